@@ -2,9 +2,11 @@ package kafkatest
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -13,6 +15,7 @@ type process struct {
 	name    string // "broker 1 of Kafka 4.4.0"
 	log     string // file with what it printed
 	process *os.Process
+	begin   int64 // where in the log it began
 	exited  chan struct{}
 	err     error // how it ended; valid once exited is closed
 }
@@ -23,9 +26,14 @@ func startProcess(name, log, dir string, argv []string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	begin, err := out.Seek(0, io.SeekEnd)
+	if err != nil {
+		out.Close()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, out, out, childAttr()
-	p := &process{name: name, log: log, exited: make(chan struct{})}
+	p := &process{name: name, log: log, begin: begin, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// The kernel ties the child's life to this thread (see childAttr), so
@@ -46,6 +54,18 @@ func startProcess(name, log, dir string, argv []string) (*process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// said is nil once the process has printed a text.
+func (p *process) said(text string) error {
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(log[p.begin:]), text) {
+		return fmt.Errorf("it has not printed %q yet", text)
+	}
+	return nil
 }
 
 func (p *process) running() bool {
@@ -96,8 +116,8 @@ func tail(file string, lines int) string {
 		return err.Error()
 	}
 	defer f.Close()
-	if size, err := f.Seek(0, 2); err == nil {
-		f.Seek(max(0, size-most), 0)
+	if size, err := f.Seek(0, io.SeekEnd); err == nil {
+		f.Seek(max(0, size-most), io.SeekStart)
 	}
 	b := make([]byte, most)
 	n, _ := f.Read(b)

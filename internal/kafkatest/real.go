@@ -468,12 +468,15 @@ func (c *Cluster) javaCommand(ctx context.Context, r release, jvmArgs []string, 
 // waitReady returns once the broker names all of want as brokers of its cluster.
 func (b *Broker) waitReady(ctx context.Context, want []int32) error {
 	b.mu.Lock()
-	p := b.process
+	p, r := b.process, b.release
 	b.mu.Unlock()
 	return p.waitUntil(ctx, func() error {
 		known, err := rawBrokers(b.Addr(), 2*time.Second)
 		if err != nil {
 			return err
+		}
+		if !r.atLeast(0, 9) { // names no broker before there is a topic
+			return p.said("], started (kafka.server.KafkaServer)")
 		}
 		for _, id := range want {
 			if _, ok := known[id]; !ok {

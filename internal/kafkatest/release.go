@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
 )
 
 // Releases are the Apache Kafka releases that the project is tried on, oldest
@@ -56,32 +58,51 @@ func (r release) atLeast(numbers ...int) bool { return slices.Compare(r.numbers,
 // 3.3) or in ZooKeeper.
 func (r release) kraft() bool { return r.atLeast(3, 3) }
 
-// FindCoordinatorVersion is the highest FindCoordinator version that a release
-// answers, measured. One higher, and it closes the connection.
-func FindCoordinatorVersion(version string) (int16, error) {
-	r, err := parseRelease(version)
-	if err != nil {
-		return 0, err
-	}
-	return r.findCoordinator(), nil
+// offers is which versions of an API came with which release; all are offered
+// from 0 on.
+var offers = map[kafkawire.APIKey][]offer{
+	kafkawire.APIKeyMetadata: {
+		{[]int{0, 8}, 0}, {[]int{0, 10}, 1}, {[]int{0, 10, 1}, 2}, {[]int{0, 11}, 4}, {[]int{1, 0}, 5}, {[]int{2, 0}, 6},
+		{[]int{2, 1}, 7}, {[]int{2, 3}, 8}, {[]int{2, 4}, 9}, {[]int{2, 8}, 11}, {[]int{3, 1}, 12}, {[]int{4, 0}, 13},
+	},
+	kafkawire.APIKeyFindCoordinator: {
+		{[]int{0, 8, 2}, 0}, {[]int{0, 11}, 1}, {[]int{2, 0}, 2}, {[]int{2, 4}, 3}, {[]int{3, 0}, 4}, {[]int{3, 8}, 5}, {[]int{3, 9}, 6},
+	},
+	kafkawire.APIKeySaslHandshake: {{[]int{0, 10}, 0}, {[]int{1, 0}, 1}},
+	kafkawire.APIKeyAPIVersions: {
+		{[]int{0, 10}, 0}, {[]int{0, 11}, 1}, {[]int{2, 0}, 2}, {[]int{2, 4}, 3}, {[]int{3, 9}, 4}, {[]int{4, 4}, 5},
+	},
+	kafkawire.APIKeySaslAuthenticate: {{[]int{1, 0}, 0}, {[]int{2, 2}, 1}, {[]int{2, 5}, 2}},
 }
 
-func (r release) findCoordinator() int16 {
-	switch {
-	case r.atLeast(3, 9):
-		return 6
-	case r.atLeast(3, 8):
-		return 5
-	case r.atLeast(3, 0):
-		return 4
-	case r.atLeast(2, 4):
-		return 3
-	case r.atLeast(2, 0):
-		return 2
-	case r.atLeast(0, 11):
-		return 1
+type offer struct {
+	since   []int
+	highest kafkawire.Version
+}
+
+// offers is what a release offers of the APIs that a lookup needs.
+func (r release) offers() map[kafkawire.APIKey]kafkawire.VersionRange {
+	ranges := make(map[kafkawire.APIKey]kafkawire.VersionRange)
+	for key, list := range offers {
+		for _, o := range list {
+			if r.atLeast(o.since...) {
+				ranges[key] = kafkawire.VersionRange{Min: 0, Max: o.highest}
+			}
+		}
 	}
-	return 0
+	return ranges
+}
+
+// findCoordinator is the highest FindCoordinator version that the release
+// answers. One higher, and it closes the connection.
+func (r release) findCoordinator() int16 {
+	return int16(r.offers()[kafkawire.APIKeyFindCoordinator].Max)
+}
+
+// ReleaseAPIs is what a release ("2.8.2") offers of the APIs that a lookup needs.
+func ReleaseAPIs(version string) (map[kafkawire.APIKey]kafkawire.VersionRange, error) {
+	r, err := parseRelease(version)
+	return r.offers(), err
 }
 
 // keyTypes are the FindCoordinator key types that a release can answer with a
