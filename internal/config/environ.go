@@ -26,7 +26,7 @@ func fromEnviron(table []*Setting, environ []string) (values []located, mistakes
 			mistakes = append(mistakes, &Error{
 				Setting: name,
 				Origin:  Origin{Source: SourceEnv},
-				Reason:  "there is no setting with this environment variable" + didYouMean(nearest(name, envNames(table))),
+				Reason:  "there is no setting with this environment variable" + didYouMean(nearestEnv(table, name)),
 			})
 			continue
 		}
@@ -35,12 +35,16 @@ func fromEnviron(table []*Setting, environ []string) (values []located, mistakes
 	return values, mistakes
 }
 
-func envNames(table []*Setting) []string {
-	names := []string{ConfigEnv}
+// nearestEnv compares what stands after the prefix, which all names share.
+func nearestEnv(table []*Setting, name string) string {
+	names := []string{strings.TrimPrefix(ConfigEnv, EnvPrefix)}
 	for _, s := range table {
-		names = append(names, s.Env())
+		names = append(names, strings.TrimPrefix(s.Env(), EnvPrefix))
 	}
-	return names
+	if best := nearest(strings.TrimPrefix(name, EnvPrefix), names); best != "" {
+		return EnvPrefix + best
+	}
+	return ""
 }
 
 // lookupEnv returns the value of a variable; "" where it is not there. The last

@@ -158,12 +158,14 @@ func (r *fileReader) pair(parent string, pair *ast.MappingValueNode, seen map[st
 	}
 	seen[key] = line
 	switch s := find(r.table, path); {
+	case strings.Contains(key, "."):
+		r.dotted(path, key, line)
 	case s != nil:
 		r.value(s, line, withoutComment(pair.Value))
 	case isSection(r.table, path):
 		r.section(path, pair.Value)
 	default:
-		r.unknown(path, key, parent, line)
+		r.unknown(path, parent, line)
 	}
 }
 
@@ -197,12 +199,14 @@ func (r *fileReader) give(s *Setting, line int, value raw) {
 	r.values = append(r.values, located{s.Path, value, r.origin(line)})
 }
 
-func (r *fileReader) unknown(path, key, parent string, line int) {
-	if s := find(r.table, key); s != nil {
-		section, name, _ := strings.Cut(s.Path, ".")
-		r.mistake(path, line, "there is no such key; write %s: and under it, indented, %s:", section, name)
-		return
-	}
+// dotted refuses a path written as one key. Were it read, a setting could be
+// given twice without a duplicate key.
+func (r *fileReader) dotted(path, key string, line int) {
+	section, name, _ := strings.Cut(key, ".")
+	r.mistake(path, line, "a key has no dot; write %s: and under it, indented, %s:", section, name)
+}
+
+func (r *fileReader) unknown(path, parent string, line int) {
 	var names []string
 	for _, s := range r.table {
 		names = append(names, s.Path)

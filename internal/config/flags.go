@@ -93,9 +93,12 @@ type flagBool struct{ flagText }
 // IsBool tells kong that the value may be left out.
 func (*flagBool) IsBool() bool { return true }
 
-// Decode takes the value that kong found behind "=", or made up where there is none.
+// Decode takes the value behind "=", or true where there is none.
 func (b *flagBool) Decode(ctx *kong.DecodeContext) error {
-	b.flagText = append(b.flagText, fmt.Sprint(ctx.Scan.Pop().Value))
+	if ctx.Scan.Peek().Type == kong.FlagValueToken {
+		return b.flagText.Decode(ctx)
+	}
+	b.flagText = append(b.flagText, "true")
 	return nil
 }
 

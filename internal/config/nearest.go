@@ -6,7 +6,7 @@ import "strings"
 // also met by its last part: "brokers" means kafka.brokers.
 func nearest(given string, candidates []string) string {
 	given = strings.ToLower(given)
-	best, bestDistance := "", len(given)/3+1
+	best, bestDistance := "", (len(given)+1)/3+1
 	for _, candidate := range candidates {
 		lower := strings.ToLower(candidate)
 		distance := editDistance(given, lower)

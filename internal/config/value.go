@@ -152,11 +152,11 @@ func (s *Setting) format(from *Settings) string {
 // formatDuration drops the zero parts that Duration.String writes: 3m, not 3m0s.
 func formatDuration(d time.Duration) string {
 	text := d.String()
-	if d >= time.Minute {
+	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
-		if strings.HasSuffix(text, "h0m") {
-			text = strings.TrimSuffix(text, "0m")
-		}
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }
