@@ -1,0 +1,165 @@
+package kafkawire
+
+import "fmt"
+
+// NoNode is the node id that stands for no broker: Kafka answers it, with an empty
+// host and port -1, where it has no coordinator to name.
+const NoNode int32 = -1
+
+// A FindCoordinatorResponse (key 10, v0 to v6) names the coordinator of each key,
+// or says why there is none.
+//
+//	ThrottleTimeMs  int32            v1 and later
+//	ErrorCode       int16            v0 to v3
+//	ErrorMessage    nullable string  v1 to v3
+//	NodeId          int32            v0 to v3
+//	Host            string           v0 to v3
+//	Port            int32            v0 to v3
+//	Coordinators    []Coordinator    v4 and later
+//	  Key           string
+//	  NodeId        int32
+//	  Host          string
+//	  Port          int32
+//	  ErrorCode     int16
+//	  ErrorMessage  nullable string
+//	  tagged fields
+//	tagged fields                    v3 and later
+//
+// Response header v0 for v0 to v2, v1 for v3 and later. Below v4 the one answer
+// becomes one row with no key.
+//
+// Source: FindCoordinatorResponse.json; KIP-699 (v4).
+type FindCoordinatorResponse struct {
+	// ThrottleMillis is for how long the broker holds back further requests.
+	ThrottleMillis int32
+	// Coordinators are exactly one below v4. From there on they should be one a
+	// key, in the order asked, repeated keys repeated; match them by key all the
+	// same. Their strings are parts of one copy of the whole answer: to keep one
+	// for long, clone it.
+	Coordinators []Coordinator
+}
+
+// A Coordinator is the answer for one key.
+type Coordinator struct {
+	// Key that was asked for; "" below v4.
+	Key string
+	// NodeID, Host and Port of the broker, as reached over the listener that the
+	// request came by. [NoNode], "" and -1 where there is an error.
+	NodeID int32
+	// Host may be null on the wire, against the schema: librdkafka's mock broker
+	// does so on errors. It is read as "".
+	Host      string
+	Port      int32
+	ErrorCode ErrorCode
+	// ErrorMessage is not for people: on success brokers send "NONE" (v1 to v3),
+	// "" or null, and on most errors of v4 and later "". Null is read as "", and
+	// "" is written as "".
+	ErrorMessage string
+}
+
+// minCoordinator is the fewest bytes a row takes: three empty strings, three
+// numbers, no tagged fields.
+const minCoordinator = 1 + 4 + 1 + 4 + 2 + 1 + 1
+
+// APIKey returns [APIKeyFindCoordinator].
+func (*FindCoordinatorResponse) APIKey() APIKey { return APIKeyFindCoordinator }
+
+func (m *FindCoordinatorResponse) check(v Version) error {
+	c := checkVersion("FindCoordinatorResponse", APIKeyFindCoordinator, v)
+	if v < firstBatched && len(m.Coordinators) != 1 {
+		c.refuse("", fmt.Errorf("%w: %d coordinators, but below v%d an answer carries exactly one", ErrKeyCount, len(m.Coordinators), firstBatched))
+	}
+	for i := range m.Coordinators {
+		row := &m.Coordinators[i]
+		c.string("Key", row.Key)
+		c.string("Host", row.Host)
+		c.string("ErrorMessage", row.ErrorMessage)
+	}
+	return c.err
+}
+
+// Encode appends the body; see [Request]. What a version has no room for is left
+// out: the key below v4, the message and the throttle time in v0.
+func (m *FindCoordinatorResponse) Encode(dst []byte, v Version) ([]byte, error) {
+	if err := m.check(v); err != nil {
+		return dst, err
+	}
+	w := writeBody(dst, APIKeyFindCoordinator, v)
+	if v >= 1 {
+		w.int32(m.ThrottleMillis)
+	}
+	if v < firstBatched {
+		m.Coordinators[0].encodeSingle(&w, v)
+	} else {
+		w.array(len(m.Coordinators))
+		for i := range m.Coordinators {
+			m.Coordinators[i].encodeRow(&w)
+		}
+	}
+	w.tags()
+	return w.dst, nil
+}
+
+func (row *Coordinator) encodeSingle(w *writer, v Version) {
+	w.int16(int16(row.ErrorCode))
+	if v >= 1 {
+		w.string(row.ErrorMessage)
+	}
+	w.int32(row.NodeID)
+	w.string(row.Host)
+	w.int32(row.Port)
+}
+
+func (row *Coordinator) encodeRow(w *writer) {
+	w.string(row.Key)
+	w.int32(row.NodeID)
+	w.string(row.Host)
+	w.int32(row.Port)
+	w.int16(int16(row.ErrorCode))
+	w.string(row.ErrorMessage)
+	w.tags()
+}
+
+// Decode fills the message from a body; see [Request]. It allocates twice,
+// however many rows there are.
+func (m *FindCoordinatorResponse) Decode(src []byte, v Version) error {
+	r := readBody(src, "FindCoordinatorResponse", APIKeyFindCoordinator, v)
+	var d FindCoordinatorResponse
+	if v >= 1 {
+		d.ThrottleMillis = r.int32("ThrottleTimeMs")
+	}
+	if v < firstBatched {
+		d.Coordinators = make([]Coordinator, 1)
+		d.Coordinators[0].decodeSingle(&r, v)
+	} else if n := r.array("Coordinators", minCoordinator); n > 0 {
+		d.Coordinators = make([]Coordinator, n)
+		r.enter("Coordinators")
+		for i := range d.Coordinators {
+			r.at(i)
+			d.Coordinators[i].decodeRow(&r)
+		}
+		r.leave()
+	}
+	r.tags()
+	return decoded(m, d, r.end())
+}
+
+func (row *Coordinator) decodeSingle(r *reader, v Version) {
+	row.ErrorCode = ErrorCode(r.int16("ErrorCode"))
+	if v >= 1 {
+		row.ErrorMessage = r.nullableString("ErrorMessage")
+	}
+	row.NodeID = r.int32("NodeId")
+	row.Host = r.nullableString("Host")
+	row.Port = r.int32("Port")
+}
+
+func (row *Coordinator) decodeRow(r *reader) {
+	row.Key = r.string("Key")
+	row.NodeID = r.int32("NodeId")
+	row.Host = r.nullableString("Host")
+	row.Port = r.int32("Port")
+	row.ErrorCode = ErrorCode(r.int16("ErrorCode"))
+	row.ErrorMessage = r.nullableString("ErrorMessage")
+	r.tags()
+}
