@@ -1,0 +1,76 @@
+# Run `make help` for what there is.
+SHELL := /bin/bash
+TOOLS := .tools
+BUF := $(TOOLS)/buf
+LINT := $(TOOLS)/golangci-lint
+TOOL_MODULES := protoc buf lint grpcurl
+FUZZTIME ?= 20s
+KAFKA_VERSIONS ?= 4.4.0,2.8.2,1.1.1,0.10.1.1
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/coordsvc
+	CGO_ENABLED=0 go build -trimpath -o bin/coordsvc ./cmd/coordsvc
+
+.PHONY: test
+test: ## Run the tests that need nothing but Go
+	go test ./...
+
+.PHONY: test-race
+test-race: ## Run the same tests under the race detector, without the test cache
+	go test -race -count=1 ./...
+
+.PHONY: test-kafka
+test-kafka: ## Run the lookup cases on real Apache Kafka (Java, Maven); KAFKA_VERSIONS=4.4.0,... narrows
+	COORDSVC_TEST_KAFKA=1 COORDSVC_KAFKA_REQUIRED=1 KAFKA_VERSIONS=$(KAFKA_VERSIONS) go test $(GOTESTFLAGS) -count=1 -timeout 30m -run Kafka ./internal/kafkatest/... ./test/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (20s)
+	@set -e; go list ./... | while read -r pkg; do \
+	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
+	  done; done
+
+.PHONY: bench-codec
+bench-codec: ## Time the wire layer beside kmsg
+	go test -run '^$$' -bench . -benchmem ./kafkawire
+
+.PHONY: generate
+generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs
+	$(BUF) generate
+	go test ./internal/config ./service -run TestDocs -update
+
+.PHONY: check-generated
+check-generated: generate ## Fail if anything generated is not as committed
+	@git diff --exit-code -- api docs || { echo "generated files differ from what is committed: run make generate"; exit 1; }
+	@test -z "$$(git status --porcelain -- api docs)" || { git status --short -- api docs; echo "generated files are not committed"; exit 1; }
+
+.PHONY: lint
+lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
+	$(LINT) run ./...
+	$(BUF) lint
+	$(BUF) breaking --against api/released.binpb
+
+.PHONY: release-contract
+release-contract: $(TOOLS)/.built ## Record the API as it is as what must not break
+	$(BUF) build -o api/released.binpb
+
+.PHONY: tools
+tools: $(TOOLS)/.built ## Build the pinned developer tools into .tools
+
+$(TOOLS)/.built: $(foreach m,$(TOOL_MODULES),tools/$(m)/go.mod tools/$(m)/go.sum)
+	@for m in $(TOOL_MODULES); do echo "building the tools of tools/$$m"; go build -C tools/$$m -trimpath -o ../../$(TOOLS)/ tool || exit 1; done
+	@touch $@
+
+.PHONY: ci
+ci: ## Run all that CI runs
+	bash .ci/run
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin $(TOOLS)
