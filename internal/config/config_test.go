@@ -44,7 +44,7 @@ func TestDefaults(t *testing.T) {
 		Admin:    Listener{Address: ":8081"},
 		Limits:   Limits{MaxWaitingKeys: 1_000_000},
 		Log:      Log{Level: "info", Format: "text"},
-		Shutdown: Shutdown{DrainDelay: 5 * time.Second, DrainTimeout: 20 * time.Second},
+		Shutdown: Shutdown{DrainDelay: 5 * time.Second, DrainTimeout: 35 * time.Second},
 	}, Defaults())
 }
 

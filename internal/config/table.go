@@ -260,10 +260,11 @@ var table = []*Setting{
 	},
 	{
 		Path:    "shutdown.drain-timeout",
-		Default: "20s",
+		Default: "35s",
 		Doc: "How long calls in flight may take to end after that; then they are cut off. " +
-			"The delay and this together should be less than the grace period of the supervisor (30 seconds in Kubernetes unless changed).",
-		Limit: between(0, time.Hour),
+			"Make it longer than lookup.max-timeout, and the supervisor's grace period longer than the delay and this together " +
+			"(terminationGracePeriodSeconds in Kubernetes is 30 unless changed).",
+		Limit: between(100*time.Millisecond, time.Hour),
 		field: func(s *Settings) any { return &s.Shutdown.DrainTimeout },
 	},
 }
