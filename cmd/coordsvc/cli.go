@@ -101,7 +101,7 @@ func newCLI() *cli {
 	return &cli{
 		Serve:       serveCmd{settingsFlags: newSettingsFlags()},
 		Demo:        demoCmd{settingsFlags: newSettingsFlags("pool", "lookup", "grpc", "http", "admin", "limits", "log", "shutdown")},
-		Lookup:      lookupCmd{settingsFlags: newSettingsFlags("kafka", "pool", "lookup", "log")},
+		Lookup:      lookupCmd{settingsFlags: newSettingsFlags("kafka", "lookup", "log")},
 		Healthcheck: healthcheckCmd{settingsFlags: newSettingsFlags("admin")},
 		Config:      configCmd{settingsFlags: newSettingsFlags()},
 	}

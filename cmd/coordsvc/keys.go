@@ -30,6 +30,9 @@ type askedKey struct {
 // collectKeys returns the keys of the arguments, with those of standard input in
 // the place of "-".
 func collectKeys(ctx context.Context, args []string, stdin io.Reader) ([]askedKey, error) {
+	if len(args) == 0 {
+		return nil, failf(exitUsage, "no key is given; name keys, or - to read them from standard input")
+	}
 	var keys []askedKey
 	read := false
 	for _, arg := range args {
@@ -98,6 +101,14 @@ func scanKeys(r io.Reader) ([]askedKey, error) {
 	return keys, nil
 }
 
+// place begins an error message about the key, which names the key itself.
+func (k askedKey) place() string {
+	if k.line == 0 {
+		return ""
+	}
+	return fmt.Sprintf("line %d of standard input: ", k.line)
+}
+
 // maxBadKeys is how many bad keys are named.
 const maxBadKeys = 5
 
@@ -106,7 +117,7 @@ func checkKeys(keyType kafkawire.KeyType, keys []askedKey) error {
 	var bad []string
 	for _, k := range keys {
 		if err := service.CheckKey(keyType, k.key); err != nil {
-			bad = append(bad, fmt.Sprintf("%s %s", k, err))
+			bad = append(bad, k.place()+displayText(err.Error()))
 		}
 	}
 	switch named := bad[:min(len(bad), maxBadKeys)]; {
@@ -119,19 +130,6 @@ func checkKeys(keyType kafkawire.KeyType, keys []askedKey) error {
 	default:
 		return failf(exitUsage, "%d keys are wrong:\n  %s", len(bad), strings.Join(named, "\n  "))
 	}
-}
-
-// String names the key in an error message.
-func (k askedKey) String() string {
-	const longest = 80
-	quoted := strconv.Quote(k.key)
-	if len(k.key) > longest {
-		quoted = strconv.Quote(k.key[:longest]) + "..."
-	}
-	if k.line > 0 {
-		return fmt.Sprintf("line %d of standard input, %s,", k.line, quoted)
-	}
-	return "key " + quoted
 }
 
 // coordinatorIDs returns the keys that look like the id of a connection to a

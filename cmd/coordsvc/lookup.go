@@ -27,7 +27,7 @@ type lookupCmd struct {
 	Output  string         `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"table, or json as REST answers it. Default: table."`
 	Timeout *time.Duration `placeholder:"TIME" help:"How long to wait for an answer. Default: lookup.default-timeout."`
 
-	Keys []string `arg:"" name:"key" help:"The keys. - reads more from standard input, one a line."`
+	Keys []string `arg:"" optional:"" name:"key" help:"The keys. - reads more from standard input, one a line."`
 }
 
 // Help is shown by kong under the usage.

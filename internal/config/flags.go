@@ -107,7 +107,11 @@ func flagHelp(s *Setting) string {
 	if s.Limit.OneOf != nil {
 		help += " One of " + s.Limit.String() + "."
 	}
-	if s.Default != "" {
+	switch s.Default {
+	case "":
+	case "true":
+		help += " Default: true; =false turns it off."
+	default:
 		help += " Default: " + s.Default + "."
 	}
 	return help
