@@ -6,20 +6,24 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coordsvc/coordsvc/api/openapi"
@@ -258,6 +262,11 @@ func TestWhatNetHTTPRefuses(t *testing.T) {
 	got = exchange(t, r.HTTPAddr(), "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n")
 	require.Equal(t, 404, got.status)
 	requireStatus(t, got, "NOT_FOUND")
+	got = exchange(t, r.HTTPAddr(), "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n")
+	require.Equal(t, 200, got.status, "an empty body is none")
+	got = exchange(t, r.HTTPAddr(), "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1\r\nx\r\n0\r\n\r\n")
+	require.Equal(t, 400, got.status)
+	requireStatus(t, got, "UNEXPECTED_BODY")
 	got = exchange(t, r.HTTPAddr(), "GET http://x/v1/brokers HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Equal(t, 200, got.status)
 }
@@ -486,6 +495,48 @@ func TestRoutesAreTheOpenAPI(t *testing.T) {
 		operations += len(methods)
 	}
 	require.Equal(t, operations, served)
+}
+
+// TestFaultsOfTheFrontAreAnswers: also what cannot happen ends in JSON.
+func TestFaultsOfTheFrontAreAnswers(t *testing.T) {
+	log := new(logBuffer)
+	logger := slog.New(slog.NewJSONHandler(log, nil))
+	f, err := newFront(DefaultConfig(), newInProcess(&fakeService{}, chain(nil).unary()), new(atomic.Bool), logger)
+	require.NoError(t, err)
+	ask := func(target string) answer {
+		w, ok := send(t, f, "GET", target, "")
+		require.True(t, ok)
+		return answer{w.Code, w.Header(), w.Body.Bytes()}
+	}
+
+	for _, r := range f.routes {
+		r.gatewayPath = "/nowhere"
+	}
+	got := ask("/v1/brokers")
+	require.Equal(t, 500, got.status)
+	requireStatus(t, got, "INTERNAL", got.header.Get("X-Request-Id"))
+	require.Contains(t, log.String(), "do not agree")
+
+	f.gateway = nil
+	got = ask("/v1/brokers")
+	require.Equal(t, 500, got.status)
+	requireStatus(t, got, "INTERNAL", got.header.Get("X-Request-Id"))
+	require.Contains(t, log.String(), "panic in a REST request")
+}
+
+func TestStatusesThatJSONCannotHold(t *testing.T) {
+	foreign := status.FromProto(&spb.Status{Code: 14, Message: "no broker", Details: []*anypb.Any{{TypeUrl: "type.googleapis.com/a.B"}}})
+	require.JSONEq(t, `{"code":14,"message":"no broker","details":[]}`, string(statusJSON(foreign)))
+
+	r := start(t, &fakeService{get: func(context.Context, *coordsvcv1.GetCoordinatorRequest) (*coordsvcv1.GetCoordinatorResponse, error) {
+		return nil, status.Error(codes.Unavailable, "the broker says \xff")
+	}})
+	got := r.do(t, "GET", "/v1/coordinator?key=a", "")
+	require.Equal(t, 503, got.status)
+	requireStatus(t, got, "UNAVAILABLE", "the broker says \ufffd")
+	_, err := r.grpc.GetCoordinator(t.Context(), &coordsvcv1.GetCoordinatorRequest{})
+	require.Equal(t, "UNAVAILABLE", reasonOf(err))
+	require.Equal(t, "the broker says \ufffd", status.Convert(err).Message())
 }
 
 func TestKeysAreNotLogged(t *testing.T) {
