@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +47,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// command runs the program without the settings that this environment happens to have.
+func command(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COORDSVC_") })
+	return cmd
+}
+
 // A process is a running coordsvc.
 type process struct {
 	cmd *exec.Cmd
@@ -64,7 +72,7 @@ func serve(t testing.TB, bootstrap []string, flags ...string) *process {
 	args := append([]string{"serve", "--kafka-brokers", strings.Join(bootstrap, ","),
 		"--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0",
 		"--log-format", "json", "--shutdown-drain-delay", "0s"}, flags...)
-	p := &process{cmd: exec.Command(binary, args...), addresses: map[string]string{}, exited: make(chan error, 1)}
+	p := &process{cmd: command(args...), addresses: map[string]string{}, exited: make(chan error, 1)}
 	stderr, err := p.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
@@ -179,9 +187,9 @@ func askers(t testing.TB, p *process, bootstrap []string) []asker {
 		{"command line", func(t testing.TB, keyType coordsvcv1.KeyType, keys []string) []row {
 			t.Helper()
 			args := []string{"lookup", "--kafka-brokers", strings.Join(bootstrap, ","), "-t", strings.ToLower(keyType.String()), "-o", "json"}
-			cmd := exec.Command(binary, append(append(args, "--"), keys...)...)
+			cmd := command(append(append(args, "--"), keys...)...)
 			if len(keys) > 100 {
-				cmd = exec.Command(binary, append(args, "-")...)
+				cmd = command(append(args, "-")...)
 				cmd.Stdin = strings.NewReader(strings.Join(keys, "\n") + "\n")
 			}
 			var stderr bytes.Buffer
