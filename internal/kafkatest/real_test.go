@@ -18,7 +18,7 @@ import (
 
 // Every release starts, offers what ReleaseAPIs says, names the coordinator of a
 // key of each type that it knows, and leaves nothing behind.
-func TestRealReleasesStartAnswerAndStop(t *testing.T) {
+func TestKafkaReleasesStartAnswerAndStop(t *testing.T) {
 	EachRelease(t, func(t *testing.T, version string) {
 		r, err := parseRelease(version)
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func processesIn(t *testing.T, dir string) []string {
 
 // One of three brokers is paused, killed, stopped and restarted; the others name
 // a new coordinator for its keys, and it comes back on the same port.
-func TestRealBrokerLoss(t *testing.T) {
+func TestKafkaBrokerLoss(t *testing.T) {
 	for _, version := range []string{"4.4.0", "2.8.2"} {
 		t.Run("kafka-"+version, func(t *testing.T) {
 			RequireReal(t, version)
@@ -156,7 +156,7 @@ func keyOf(t *testing.T, b *Broker, node int32) string {
 }
 
 // Three releases in one cluster answer alike, and one of them is upgraded.
-func TestRealMixedReleases(t *testing.T) {
+func TestKafkaMixedReleases(t *testing.T) {
 	RequireReal(t, "2.8.2", "3.7.2")
 	c := Start(t, Options{Versions: []string{"2.8.2", "3.7.2", "2.8.2"}})
 	require.NoError(t, c.Warm(t.Context()))
@@ -168,7 +168,7 @@ func TestRealMixedReleases(t *testing.T) {
 }
 
 // A second listener with SCRAM users comes from options alone.
-func TestRealExtraListener(t *testing.T) {
+func TestKafkaExtraListener(t *testing.T) {
 	RequireReal(t, "4.4.0")
 	const scram = "listener.name.clients.scram-sha-256.sasl.jaas.config"
 	c := Start(t, Options{
@@ -188,7 +188,7 @@ func TestRealExtraListener(t *testing.T) {
 }
 
 // A broker that cannot start is reported with the end of its log, and is gone.
-func TestRealBadSettings(t *testing.T) {
+func TestKafkaBadSettings(t *testing.T) {
 	for _, test := range []struct{ version, property, value, says string }{
 		{"4.4.0", "num.io.threads", "none", "storage format"},
 		{"4.4.0", "authorizer.class.name", "no.such.Class", "no.such.Class"},
@@ -206,7 +206,7 @@ func TestRealBadSettings(t *testing.T) {
 }
 
 // A test binary that is killed takes its brokers along.
-func TestRealNothingSurvivesTheTestBinary(t *testing.T) {
+func TestKafkaNothingSurvivesTheTestBinary(t *testing.T) {
 	const role = "COORDSVC_KAFKATEST_LAUNCH_IN"
 	if dir := os.Getenv(role); dir != "" { // the process to be killed
 		_, err := Launch(t.Context(), Options{Version: "1.1.1", Dir: dir})
