@@ -136,7 +136,7 @@ func TestBulkLookupSaysThatItCannotWrite(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w bytes.Buffer
+		var w lockedBuffer
 		p := newProgress(&w, true, 20_000)
 		stop := p.waiting(0, 0)
 		time.Sleep(450 * time.Millisecond)
