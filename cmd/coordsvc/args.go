@@ -27,7 +27,8 @@ func argumentsLast(app *kong.Application, words []string) []string {
 }
 
 // split tells flags, with their values, from arguments.
-func split(command *kong.Node, words []string) (flags, arguments []string) {
+func split(command *kong.Node, words []string) ([]string, []string) {
+	var flags, arguments []string
 	for i := 0; i < len(words); i++ {
 		word := words[i]
 		switch {

@@ -41,7 +41,8 @@ func statusWith(code codes.Code, reason, retriable string) error {
 	return s.Err()
 }
 
-func manyKeys(n int) (keys []askedKey) {
+func manyKeys(n int) []askedKey {
+	keys := make([]askedKey, 0, n)
 	for i := range n {
 		keys = append(keys, askedKey{fmt.Sprintf("key-%d", i), i + 1})
 	}
