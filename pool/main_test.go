@@ -66,10 +66,16 @@ func simulated(t *testing.T, test func(t *testing.T, network *kafkatest.Network)
 	synctest.Test(t, func(t *testing.T) { test(t, kafkatest.NewNetwork()) })
 }
 
+// acquire takes a lease, which is released at the end of the test if not before.
 func acquire(t testing.TB, c *Cluster) *Lease {
 	t.Helper()
 	lease, err := c.Acquire(t.Context(), 0)
 	require.NoError(t, err)
+	t.Cleanup(func() {
+		if lease.res != nil {
+			lease.Release()
+		}
+	})
 	return lease
 }
 
