@@ -28,27 +28,26 @@ const topicIDLength = 22
 // group id may hold colons (KAFKA-20183; brokers from before it answer
 // INVALID_REQUEST to such a key).
 func ParseSharePartition(key string) (SharePartition, error) {
-	var p SharePartition
 	rest, partition, ok := cutLast(key)
 	if !ok {
-		return p, badSharePartition(key, "has no colon")
+		return SharePartition{}, badSharePartition(key, "has no colon")
 	}
 	group, topic, ok := cutLast(rest)
 	if !ok {
-		return p, badSharePartition(key, "has one colon")
+		return SharePartition{}, badSharePartition(key, "has one colon")
 	}
 	if strings.TrimSpace(group) == "" {
-		return p, badSharePartition(key, "has a blank group id")
+		return SharePartition{}, badSharePartition(key, "has a blank group id")
 	}
-	if !parseTopicID(&p.TopicID, topic) {
-		return p, badSharePartition(key, fmt.Sprintf("has a topic id %q that is not %d characters of URL-safe base64", shorten(topic), topicIDLength))
+	topicID, ok := parseTopicID(topic)
+	if !ok {
+		return SharePartition{}, badSharePartition(key, fmt.Sprintf("has a topic id %q that is not %d characters of URL-safe base64", shorten(topic), topicIDLength))
 	}
 	n, err := strconv.ParseUint(partition, 10, 31)
 	if err != nil {
 		return SharePartition{}, badSharePartition(key, fmt.Sprintf("has a partition %q that is not a number from 0 to 2147483647", shorten(partition)))
 	}
-	p.GroupID, p.Partition = group, int32(n)
-	return p, nil
+	return SharePartition{GroupID: group, TopicID: topicID, Partition: int32(n)}, nil
 }
 
 // String gives the key.
@@ -64,12 +63,13 @@ func cutLast(s string) (before, after string, found bool) {
 	return s[:i], s[i+1:], true
 }
 
-func parseTopicID(id *[16]byte, s string) bool {
+func parseTopicID(s string) (id [16]byte, ok bool) {
 	if len(s) != topicIDLength {
-		return false
+		return id, false
 	}
+	// Line breaks would be skipped: the number of bytes gives them away.
 	n, err := base64.RawURLEncoding.Decode(id[:], []byte(s))
-	return err == nil && n == len(id)
+	return id, err == nil && n == len(id)
 }
 
 func badSharePartition(key, why string) error {

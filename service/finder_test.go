@@ -37,12 +37,14 @@ func inSim(t *testing.T, n int, release string, cfg service.FinderConfig, test f
 		require.NoError(t, err)
 		cluster.Start()
 		r.finder = service.NewFinder(cluster, cfg)
+		defer func() {
+			require.NoError(t, r.finder.Close(context.Background()))
+			require.NoError(t, cluster.Close(context.Background()))
+		}()
 		time.Sleep(time.Second) // discovered, one warm connection a broker
 		synctest.Wait()
 		r.forget()
 		test(r)
-		require.NoError(t, r.finder.Close(t.Context()))
-		require.NoError(t, cluster.Close(t.Context()))
 	})
 }
 
@@ -50,6 +52,12 @@ func (r *rig) forget() {
 	for _, s := range r.stubs {
 		s.Forget()
 	}
+}
+
+// settle lets everything go as far as it goes by itself.
+func (r *rig) settle() {
+	time.Sleep(2 * peek)
+	synctest.Wait()
 }
 
 // on gives every stub the handler for FindCoordinator.
@@ -94,6 +102,10 @@ func (r *rig) found(results []service.Result) {
 	}
 }
 
+// peek is what the pool spends on looking whether an in-memory connection is still
+// good; a socket is looked at without waiting.
+const peek = time.Millisecond
+
 func keysOf(n int, prefix string) []string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -107,7 +119,7 @@ func TestLoneCallerWaitsForNobody(t *testing.T) {
 		for i := range 5 {
 			start := time.Now()
 			r.found(r.find(time.Second, fmt.Sprint("key", i)))
-			require.Zero(t, time.Since(start), "no time may pass between the question and its request")
+			require.LessOrEqual(t, time.Since(start), peek)
 		}
 		require.Len(t, r.lookups(), 5)
 	})
@@ -121,7 +133,7 @@ func TestConcurrentCallersShareRequests(t *testing.T) {
 		for _, key := range keysOf(1000, "key") {
 			wg.Go(func() { r.found(r.find(10*time.Second, key)) })
 		}
-		synctest.Wait()
+		r.settle()
 		gate.Open()
 		wg.Wait()
 		require.LessOrEqual(t, len(r.lookups()), 4)
@@ -138,7 +150,7 @@ func TestCallersOfOneKeyShareItsAnswer(t *testing.T) {
 		for range 1000 {
 			wg.Go(func() { r.found(r.find(10*time.Second, "the key")) })
 		}
-		synctest.Wait()
+		r.settle()
 		gate.Open()
 		wg.Wait()
 		require.LessOrEqual(t, len(r.lookups()), 2)
@@ -159,7 +171,7 @@ func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 		var first, second []service.Result
 		var wg sync.WaitGroup
 		wg.Go(func() { first = r.find(10*time.Second, "key") })
-		synctest.Wait() // the first question is written and was read
+		r.settle() // the first question is written and was read
 		require.Len(t, r.lookups(), 1)
 		moved = true
 		wg.Go(func() { second = r.find(10*time.Second, "key") })
@@ -197,7 +209,7 @@ func TestOldVersionsAreAskedOneKeyARequestPipelined(t *testing.T) {
 				r.on(gate.Hold(kafkatest.Default))
 				var wg sync.WaitGroup
 				wg.Go(func() { r.found(r.find(10*time.Second, keysOf(20, "key")...)) })
-				synctest.Wait()
+				r.settle()
 				require.Len(t, r.lookups(), 8, "a window is in flight")
 				gate.Open()
 				wg.Wait()
@@ -284,7 +296,7 @@ func TestFinalOutcomeIsNotAskedAgain(t *testing.T) {
 			start := time.Now()
 			results := r.find(10*time.Second, "key")
 			require.Equal(t, code, results[0].Err.Code)
-			require.Zero(t, time.Since(start))
+			require.LessOrEqual(t, time.Since(start), peek)
 			require.Len(t, r.lookups(), 1)
 		})
 	}
@@ -364,11 +376,11 @@ func TestSilentBrokerHoldsUpOthersForNoMoreThanTheHold(t *testing.T) {
 		})
 		var wg sync.WaitGroup
 		wg.Go(func() { r.found(r.find(10*time.Second, "slow")) })
-		synctest.Wait()
+		r.settle()
 		for i := range 10 {
 			start := time.Now()
 			r.found(r.find(time.Second, fmt.Sprint("key", i)))
-			require.LessOrEqual(t, time.Since(start), 5*time.Millisecond)
+			require.LessOrEqual(t, time.Since(start), 5*time.Millisecond+peek)
 		}
 		gate.Open()
 		wg.Wait()
@@ -392,16 +404,16 @@ func TestCallerWhoLeavesDoesNotHarmTheOthers(t *testing.T) {
 	inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {
 		gate := kafkatest.NewGate()
 		r.on(gate.Hold(kafkatest.Default))
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(r.t.Context())
 		var left error
 		var wg sync.WaitGroup
 		wg.Go(func() { r.found(r.find(time.Minute, "first")) })
-		synctest.Wait() // in the air; what follows gathers
+		r.settle() // in the air; what follows gathers
 		wg.Go(func() { _, left = r.finder.Find(ctx, kafkawire.KeyTypeGroup, []string{"shared", "lonely"}) })
 		wg.Go(func() { r.found(r.find(time.Minute, "shared")) })
-		synctest.Wait()
+		r.settle()
 		cancel()
-		synctest.Wait()
+		r.settle()
 		require.ErrorIs(t, left, context.Canceled)
 		gate.Open()
 		wg.Wait()
@@ -441,7 +453,7 @@ func TestWaitingKeysAreBounded(t *testing.T) {
 
 		var wg sync.WaitGroup
 		wg.Go(func() { r.find(2*time.Second, keysOf(5_000, "a")...) })
-		synctest.Wait() // 2,000 of them are in the air, 3,000 wait
+		r.settle() // 2,000 of them are in the air, 3,000 wait
 		_, err = r.tryFind(time.Second, kafkawire.KeyTypeGroup, keysOf(2_001, "b")...)
 		require.ErrorIs(t, err, service.ErrTooManyWaiting)
 		wg.Wait() // who waited has left, and with them the keys
@@ -503,7 +515,7 @@ func TestCloseEndsThoseWhoWait(t *testing.T) {
 		var results []service.Result
 		wg.Go(func() { results = r.find(time.Minute, "waits for a retry") })
 		time.Sleep(50 * time.Millisecond)
-		require.NoError(t, r.finder.Close(t.Context()))
+		require.NoError(t, r.finder.Close(r.t.Context()))
 		wg.Wait()
 		require.Equal(t, service.ReasonShuttingDown, results[0].Err.Reason)
 		_, err := r.tryFind(time.Second, kafkawire.KeyTypeGroup, "late")

@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	rpccode "google.golang.org/genproto/googleapis/rpc/code"
@@ -48,6 +50,11 @@ func statusOf(err error) (s *status.Status, ok bool) {
 		s = status.New(codes.Canceled, "the caller has left")
 	default:
 		return nil, false
+	}
+	if !utf8.ValidString(s.Message()) { // text of a broker: neither protocol could carry it
+		p := proto.CloneOf(s.Proto())
+		p.Message = strings.ToValidUTF8(p.GetMessage(), "\ufffd")
+		s = status.FromProto(p)
 	}
 	if errorInfoOf(s) != nil {
 		return s, true
@@ -114,16 +121,14 @@ func writeStatus(w http.ResponseWriter, httpStatus int, s *status.Status) {
 	writeJSON(w, httpStatus, statusJSON(s))
 }
 
+// statusJSON leaves the details out where one is of a type that is not linked in.
 func statusJSON(s *status.Status) []byte {
 	p := s.Proto()
 	body, err := marshalLine(p)
-	if err != nil { // a detail of a type that is not linked in
+	if err != nil {
 		p = proto.CloneOf(p)
 		p.Details = nil
-		body, err = marshalLine(p)
-	}
-	if err != nil { // a message that is not UTF-8
-		body = fmt.Appendf(nil, `{"code":%d,"message":%s,"details":[]}`+"\n", s.Code(), strconv.QuoteToASCII(codeName(s.Code())))
+		body, _ = marshalLine(p) // the message is UTF-8: see statusOf
 	}
 	return body
 }

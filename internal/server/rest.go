@@ -122,7 +122,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	matched, inPath, problem := match(f.routes, r.URL.EscapedPath())
+	matched, inPath, problem := match(f.routes, pathAsSent(r.URL))
 	if problem != nil {
 		return problem
 	}

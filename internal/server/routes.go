@@ -72,10 +72,19 @@ func (r *route) allow() string {
 	return r.method + ", OPTIONS"
 }
 
+// pathAsSent is the path before any decoding. (URL.EscapedPath is it only where
+// everything that should be encoded is: of /a|b%2Fc it makes /a%7Cb/c.)
+func pathAsSent(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
+}
+
 // match finds the route of a path as it was sent: %2F inside a segment is part of
 // that segment, `.` and `..` are segments like any other, and no slash is merged.
-func match(table []*route, escapedPath string) (*route, map[string]string, *refusal) {
-	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
+func match(table []*route, path string) (*route, map[string]string, *refusal) {
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, raw := range segments {
 		text, err := url.PathUnescape(raw)
 		if err != nil { // net/http has refused it before
@@ -92,7 +101,7 @@ func match(table []*route, escapedPath string) (*route, map[string]string, *refu
 			return r, values, nil
 		}
 	}
-	return nil, nil, notFound(escapedPath, segments)
+	return nil, nil, notFound(path, segments)
 }
 
 func (r *route) matchSegments(segments []string) (values map[string]string, ok bool) {
@@ -119,13 +128,13 @@ func pathParam(segment string) (name string, ok bool) {
 	return strings.Trim(segment, "{}"), true
 }
 
-func notFound(escapedPath string, segments []string) *refusal {
+func notFound(path string, segments []string) *refusal {
 	hint := "what there is stands in /openapi.json"
 	if len(segments) > 2 && slices.Equal(segments[:2], []string{"v1", "coordinators"}) {
 		hint = "a key is looked up at /v1/coordinators/{key type}/{key}, where the key is one segment (write / as %2F), " +
 			"or at /v1/coordinator?keyType=…&key=…"
 	}
-	return refuse(http.StatusNotFound, codes.NotFound, "NOT_FOUND", "there is nothing at %s: %s", clip(escapedPath), hint)
+	return refuse(http.StatusNotFound, codes.NotFound, "NOT_FOUND", "there is nothing at %s: %s", clip(path), hint)
 }
 
 // clip keeps what a caller sent short enough to be part of a message.

@@ -1,0 +1,311 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+// maxInFlight bounds the bytes of requests that are out at one time, where they
+// are more than one. A broker does not read the next request before the answer to
+// the last is written, so a client that writes without reading can block for ever
+// against a broker that does the same. This much fits the kernel's send buffer and
+// the broker's receive buffer (socket.receive.buffer.bytes, 100 KiB) even if the
+// broker reads nothing. A single request may be larger: the broker reads it whole.
+const maxInFlight = 64 << 10
+
+// conn is one connection to a broker. It is used by one goroutine at a time, which
+// both writes and reads. Once broken is set it is of no use any more: its stream
+// may hold an answer that nobody waits for.
+type conn struct {
+	nc       net.Conn
+	addr     string
+	clientID string
+	pulse    *pulse
+	onClose  func(*conn)
+
+	timeout  time.Duration // for each answer
+	maxFrame int           // bytes
+	versions versions      // what was negotiated
+
+	lastID int32 // correlation id of the newest request
+	in     frameReader
+	out    []byte
+	sizes  []int // of the requests of this exchange that were sent
+	broken error
+
+	// Of the exchange under way.
+	ctx     context.Context
+	armed   bool          // the deadline for the answer awaited is set
+	byCtx   bool          // it is the one of ctx
+	since   time.Time     // when the wait for that answer began
+	silence time.Duration // how long it had lasted when the connection broke
+
+	created time.Time
+	expires time.Time
+	idle    int64 // by the cluster's clock: since when it is idle
+	epoch   int64 // of the broker's pool when the dial began
+
+	interrupt func() // c.expire as a value, made once
+	closeOnce sync.Once
+	peeker    peeker
+}
+
+func newConn(nc net.Conn, addr string, cfg *Config, p *pulse, onClose func(*conn)) *conn {
+	c := &conn{
+		nc: nc, addr: addr, clientID: cfg.ClientID, pulse: p, onClose: onClose,
+		timeout: cfg.DialTimeout, maxFrame: maxFrameUnproven,
+		created: time.Now(),
+	}
+	c.in.src = c
+	c.interrupt = c.expire
+	c.peeker.init(nc)
+	return c
+}
+
+// close never blocks: the socket is closed with no farewell.
+func (c *conn) close() {
+	c.closeOnce.Do(func() {
+		c.nc.Close()
+		c.onClose(c)
+	})
+}
+
+// expire ends the reads and writes that are under way. It fails only where there
+// is none any more.
+func (c *conn) expire() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
+
+// exchange writes the requests, never more than window of them ahead of their
+// answers, and reads the answers in order into resps. The first done answers are
+// valid, on error too. After an error of the connection it is broken; an error of
+// the encoder leaves it whole, and the request and those after it unsent.
+func (c *conn) exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (int, error) {
+	if len(reqs) != len(resps) {
+		return 0, fmt.Errorf("pool: %d requests, but %d responses to fill", len(reqs), len(resps))
+	}
+	if c.broken != nil {
+		return 0, c.broken
+	}
+	switch err := ctx.Err(); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return 0, &Error{Kind: Timeout, Addr: c.addr, Op: "exchange", Err: fmt.Errorf("nothing was sent: %w", err)}
+	case err != nil:
+		return 0, fmt.Errorf("%s: nothing was sent: %w", c.addr, err)
+	}
+	c.ctx = ctx
+	c.pulse.begin()
+	defer c.pulse.end()
+
+	stop := func() bool { return true }
+	if ctx.Done() != nil {
+		stop = context.AfterFunc(ctx, c.interrupt)
+	}
+	done, err := c.pipeline(reqs, resps, v, max(1, window))
+	if !stop() && c.broken == nil {
+		// The answers are good, but the past deadline of expire may be set only now.
+		c.broken = context.Cause(ctx)
+	}
+	c.ctx = nil
+	c.shrink()
+	return done, err
+}
+
+func (c *conn) pipeline(reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (int, error) {
+	var refused error // by the encoder; the answers to what was sent before still come
+	firstID := c.lastID + 1
+	sent, done, inFlight := 0, 0, 0
+	c.sizes = c.sizes[:0]
+	for done < len(reqs) {
+		// Refilled when half of the window has drained: fewer and larger writes.
+		if outstanding := sent - done; refused == nil && sent < len(reqs) && outstanding <= window/2 {
+			var n int
+			n, refused = c.encode(reqs[sent:], v, window-outstanding, inFlight)
+			sent += n
+			inFlight += len(c.out)
+			if err := c.flush(reqs[done].APIKey(), v); err != nil {
+				return done, err
+			}
+		}
+		if sent == done {
+			return done, refused
+		}
+		if err := c.answer(resps[done], v, firstID+int32(done), sent-done == 1); err != nil {
+			return done, err
+		}
+		inFlight -= c.sizes[done]
+		done++
+	}
+	return done, nil
+}
+
+// encode fills c.out with up to n of reqs, and returns how many it holds.
+func (c *conn) encode(reqs []kafkawire.Request, v kafkawire.Version, n, inFlight int) (int, error) {
+	c.out = c.out[:0]
+	n = min(n, len(reqs))
+	for i, req := range reqs[:n] {
+		h := kafkawire.RequestHeader{Version: v, CorrelationID: c.lastID + 1, ClientID: c.clientID}
+		out, err := kafkawire.AppendRequest(c.out, h, req)
+		if err != nil {
+			return i, err
+		}
+		if alone := inFlight == 0 && i == 0; !alone && inFlight+len(out) > maxInFlight {
+			return i, nil
+		}
+		c.sizes = append(c.sizes, len(out)-len(c.out))
+		c.out = out
+		c.lastID++
+	}
+	return n, nil
+}
+
+func (c *conn) flush(key kafkawire.APIKey, v kafkawire.Version) error {
+	if len(c.out) == 0 {
+		return nil
+	}
+	c.armed = false
+	err := c.arm()
+	if err == nil {
+		_, err = c.nc.Write(c.out)
+	}
+	if err != nil {
+		return c.lost(key, v, err)
+	}
+	return nil
+}
+
+// answer reads the next answer into resp. alone says that no other is outstanding.
+func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, alone bool) error {
+	key := resp.APIKey()
+	c.armed = false
+	frame, err := c.in.next(c.maxFrame)
+	if err != nil {
+		return c.lost(key, v, err)
+	}
+	c.pulse.heard()
+	got, body, err := kafkawire.DecodeResponseHeader(frame, key, v)
+	if err != nil {
+		return c.fail(InvalidAnswer, key, v, err)
+	}
+	// Kafka 0.8.2 answers with correlation id 0 where it failed: it builds that
+	// answer from the error, not from the request. Only such a broker may, and only
+	// where there is no doubt which request is meant.
+	if quirk := got == 0 && c.versions.assumed && alone; got != id && !quirk {
+		return c.fail(InvalidAnswer, key, v, fmt.Errorf("the answer has correlation id %d, not the request's %d", got, id))
+	}
+	if err := resp.Decode(body, v); err != nil {
+		return c.fail(InvalidAnswer, key, v, err)
+	}
+	return nil
+}
+
+// Read is the connection's, with the deadline set first where an answer must be
+// waited for and does not lie in the buffer already.
+func (c *conn) Read(p []byte) (int, error) {
+	if err := c.arm(); err != nil {
+		return 0, err
+	}
+	return c.nc.Read(p)
+}
+
+// arm sets the deadline for the answer awaited, once.
+func (c *conn) arm() error {
+	if c.armed {
+		return nil
+	}
+	c.since = time.Now()
+	deadline := c.since.Add(c.timeout)
+	ends, has := c.ctx.Deadline()
+	c.byCtx = has && ends.Before(deadline)
+	if c.byCtx {
+		deadline = ends
+	}
+	c.armed = true
+	if err := c.nc.SetDeadline(deadline); err != nil {
+		return err
+	}
+	return c.ctx.Err() // looked at last: expire may have come just before, and its deadline be overwritten
+}
+
+// lost breaks the connection for an error of reading or writing, and says what it means.
+func (c *conn) lost(key kafkawire.APIKey, v kafkawire.Version, err error) error {
+	c.silence = time.Since(c.since)
+	var wrong notFrame
+	switch {
+	case errors.Is(c.ctx.Err(), context.Canceled):
+		c.broken = fmt.Errorf("%s: %s v%d: the caller left before the answer: %w", c.addr, key, v, context.Canceled)
+		return c.broken
+	case errors.As(err, &wrong):
+		return c.fail(NotKafka, key, v, err)
+	case isTimeout(err) && (c.byCtx || c.ctx.Err() != nil):
+		return c.fail(Timeout, key, v, fmt.Errorf("no answer before the caller's deadline%s: %w", c.partly(), context.DeadlineExceeded))
+	case isTimeout(err):
+		return c.fail(Timeout, key, v, fmt.Errorf("no answer within %s%s", c.timeout, c.partly()))
+	case errors.Is(err, net.ErrClosed):
+		return c.fail(Closed, key, v, errors.New("the pool was closed"))
+	case errors.Is(err, io.EOF):
+		return c.fail(Unreachable, key, v, fmt.Errorf("the broker closed the connection instead of answering%s", c.partly()))
+	default:
+		return c.fail(Unreachable, key, v, ioCause(c.addr, err))
+	}
+}
+
+// partly says how much of an answer has come.
+func (c *conn) partly() string {
+	if n := c.in.buffered(); n > 0 {
+		return fmt.Sprintf(" (%d bytes of it came)", n)
+	}
+	return ""
+}
+
+func (c *conn) fail(kind ErrorKind, key kafkawire.APIKey, v kafkawire.Version, err error) error {
+	c.broken = &Error{Kind: kind, Addr: c.addr, Op: fmt.Sprintf("%s v%d", key, v), Err: err}
+	return c.broken
+}
+
+// shrink gives back what a large exchange needed.
+func (c *conn) shrink() {
+	c.in.shrink()
+	if cap(c.out) > keptBuffer {
+		c.out = nil
+	}
+}
+
+// askMetadata asks for the brokers. Below v1 there is no way to ask for no topics.
+func (c *conn) askMetadata(ctx context.Context) (*kafkawire.MetadataResponse, error) {
+	resp := &kafkawire.MetadataResponse{}
+	v := c.versions.metadata
+	return resp, c.call(ctx, &kafkawire.MetadataRequest{AllTopics: v == 0}, resp, v)
+}
+
+// call exchanges one request.
+func (c *conn) call(ctx context.Context, req kafkawire.Request, resp kafkawire.Response, v kafkawire.Version) error {
+	_, err := c.exchange(ctx, []kafkawire.Request{req}, []kafkawire.Response{resp}, v, 1)
+	return err
+}
+
+func (c *conn) overAge() bool { return time.Now().After(c.expires) }
+
+// stale reports whether the broker has closed the connection, or sent what nobody
+// asked for, while it was idle for so many nanoseconds.
+func (c *conn) stale(idle int64) bool {
+	if quiet, ok := c.peeker.quiet(); ok {
+		return !quiet
+	}
+	if idle < blindAfter {
+		return false
+	}
+	// A read that waits a moment: with a deadline that has passed already, an end of
+	// the stream would not be told.
+	if c.nc.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
+		return true
+	}
+	var b [1]byte
+	_, err := c.nc.Read(b[:])
+	return !isTimeout(err)
+}

@@ -1,0 +1,157 @@
+package pool
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+const (
+	// refreshInterval is how often the view is refreshed, moved by up to a fifth.
+	refreshInterval = 30 * time.Second
+	// refreshPause is the least time between refreshes, in trouble too.
+	refreshPause = time.Second
+	// rebootstrapAfter is how long no broker may have answered before those that were
+	// discovered are forgotten: the cluster may have moved.
+	rebootstrapAfter = 15 * time.Second
+	// maxBrokers bounds what one Metadata answer can make us connect to.
+	maxBrokers = 2000
+)
+
+// discovery is the state of the view's refresh, guarded by [Cluster.mu].
+type discovery struct {
+	running  bool
+	due      int64
+	last     int64 // when the last one succeeded
+	failures int
+}
+
+// hurry makes a refresh due, for brokers may have come or gone.
+func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.last+int64(refreshPause))) }
+
+// discover begins a refresh if one is due, and returns when the next is. c.mu is held.
+func (c *Cluster) discover(now int64) int64 {
+	d := &c.discovery
+	if d.running {
+		return now + int64(refreshInterval) // its end wakes us
+	}
+	if now < d.due {
+		return d.due
+	}
+	d.running = true
+	c.work.Add(1)
+	go c.refresh()
+	return now + int64(refreshInterval)
+}
+
+// refresh asks a broker for the brokers.
+func (c *Cluster) refresh() {
+	defer c.work.Done()
+	resp, err := c.brokersOfAny()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := &c.discovery
+	now := c.clock.now()
+	d.running = false
+	defer c.wake()
+	if err == nil {
+		d.last, d.failures = now, 0
+		d.due = now + int64(jittered(refreshInterval))
+		c.apply(resp)
+		return
+	}
+	d.failures++
+	d.due = now + int64(jittered(doubled(backoffBase, d.failures, backoffCap)))
+	if heard := c.heard.Load(); heard != 0 && time.Duration(now-heard) > rebootstrapAfter {
+		c.rebootstrap("no broker has answered for " + rebootstrapAfter.String())
+	}
+}
+
+func (c *Cluster) brokersOfAny() (*kafkawire.MetadataResponse, error) {
+	lease, err := c.acquire(c.base, 0, math.MaxInt) // not refused for a full queue: the view must not age under load
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release()
+	if lease.conn.versions.metadata < 0 {
+		return nil, &Error{Kind: Unsupported, Addr: lease.Addr(), Op: "Metadata", Have: kafkawire.VersionRange{Min: -1, Max: -1},
+			Want: kafkawire.Supported(kafkawire.APIKeyMetadata), Err: errors.New("the broker does not offer Metadata, so none can be discovered")}
+	}
+	resp, err := lease.conn.askMetadata(c.base)
+	if err != nil {
+		c.exchangeFailed(lease.broker, lease.conn, err)
+		return nil, err
+	}
+	return resp, nil
+}
+
+// apply makes the brokers of the answer those that are used. An answer without any
+// is that of a broker that has just started, and is ignored. c.mu is held.
+func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
+	named := make(map[*broker]bool, len(resp.Brokers))
+	for i := range resp.Brokers {
+		m := &resp.Brokers[i]
+		if m.Host == "" || m.Port < 1 || m.Port > 65535 || len(named) >= maxBrokers || c.closed {
+			continue
+		}
+		b := c.byAddr[joinAddr(m.Host, m.Port)]
+		if b == nil {
+			b = c.add(m.Host, m.Port)
+			c.cfg.Logger.Info("discovered a broker", "broker", b.addr, "node", m.NodeID)
+		}
+		b.node.Store(m.NodeID)
+		b.rack, b.discovered = m.Rack, true
+		named[b] = true
+	}
+	if len(named) > 0 {
+		c.keepOnly(named)
+	}
+}
+
+// rebootstrap forgets the brokers that were discovered, so that the bootstrap names
+// are resolved and asked anew. c.mu is held.
+func (c *Cluster) rebootstrap(why string) {
+	if c.discovered == 0 {
+		return
+	}
+	c.cfg.Logger.Warn("starting over from the bootstrap addresses", "reason", why)
+	c.keepOnly(nil)
+	c.discovery.due = 0
+}
+
+// keepOnly drains and removes the brokers that are neither named nor bootstrap
+// addresses. c.mu is held.
+func (c *Cluster) keepOnly(named map[*broker]bool) {
+	c.discovered = len(named)
+	c.brokers = slices.DeleteFunc(c.brokers, func(b *broker) bool {
+		if named[b] {
+			return false
+		}
+		b.discovered = false
+		b.node.Store(kafkawire.NoNode)
+		b.rack = ""
+		if b.bootstrap {
+			return false
+		}
+		b.log.Info("broker left the cluster")
+		b.removed = true
+		delete(c.byAddr, b.addr)
+		c.drain(b)
+		return true
+	})
+	c.settle()
+}
+
+// add begins to know a broker, at a random place in the rotation. c.mu is held, or
+// the cluster is not shared yet.
+func (c *Cluster) add(host string, port int32) *broker {
+	b := c.newBroker(host, port)
+	c.byAddr[b.addr] = b
+	c.brokers = slices.Insert(c.brokers, rand.IntN(len(c.brokers)+1), b)
+	return b
+}

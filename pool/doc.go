@@ -1,0 +1,27 @@
+// Package pool lends ready connections to Kafka brokers.
+//
+// A [Cluster] knows the brokers: the bootstrap addresses it was given and those
+// that Metadata names. Each has its own puddle pool of connections. A connection
+// is ready when it was dialled and the API versions were negotiated; the caller
+// of [Cluster.Acquire] gets it as a [Lease], exchanges requests on it, and gives
+// it back.
+//
+// How the files hang together:
+//
+//	cluster.go    the view of the cluster; Acquire, its queue, which broker is next
+//	broker.go     one broker: its puddle pool, its health, its dial backoff
+//	lease.go      a connection lent to a caller
+//	conn.go       one connection: pipelined exchange, deadlines, when it is broken
+//	frame.go      size-prefixed frames, and what is no Kafka at all
+//	establish.go  the steps that make a connection ready
+//	negotiate.go  ApiVersions: what to ask, what to fall back to, what is remembered
+//	tend.go       the background: warm connections, pings, idle and lifetime limits
+//	discover.go   Metadata and what follows from it
+//	status.go     what operators see
+//
+// Dials belong to the pool, waits belong to the caller: a caller that leaves never
+// cancels a dial that others wait for, and a connection that comes free is given to
+// the first in the queue whether its own dial is done or not.
+//
+// The package knows nothing of gRPC.
+package pool

@@ -1,0 +1,62 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+// endpoint is an address and how connections to it are made.
+type endpoint struct {
+	addr    string // host:port
+	cfg     *Config
+	pulse   *pulse
+	learned learned
+	opened  func(*conn) // told of each socket, and
+	closed  func(*conn) // of its end
+}
+
+// establish makes a connection ready. The order of steps is Kafka's, and each step
+// has DialTimeout:
+//
+//  1. open:      dial every address of the name
+//  2. negotiate: ApiVersions, which may take up to three openings
+//  3. ready:     the limits of a connection in use
+func (e *endpoint) establish(ctx context.Context) (*conn, error) {
+	highest := min(e.cfg.MaxAPIVersions, kafkawire.Supported(kafkawire.APIKeyAPIVersions).Max)
+	n := negotiation{e: e, highest: highest}
+	c, err := n.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.ready(c)
+	return c, nil
+}
+
+// open makes a connection on which the first request can be sent.
+func (e *endpoint) open(ctx context.Context) (*conn, error) {
+	dialCtx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
+	defer cancel()
+	nc, err := e.cfg.Dial(dialCtx, "tcp", e.addr)
+	switch {
+	case err == nil:
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil, &Error{Kind: Closed, Addr: e.addr, Op: "dial", Err: errors.New("the pool was closed")}
+	default:
+		return nil, &Error{Kind: Unreachable, Addr: e.addr, Op: "dial", Err: ioCause(e.addr, err)}
+	}
+	c := newConn(nc, e.addr, e.cfg, e.pulse, e.closed)
+	e.opened(c)
+	return c, nil
+}
+
+func (e *endpoint) ready(c *conn) {
+	c.timeout = e.cfg.RequestTimeout
+	c.maxFrame = maxFrame
+	lifetime := e.cfg.MaxLifetime
+	c.expires = c.created.Add(lifetime - time.Duration(rand.Float64()*0.1*float64(lifetime)))
+	c.idle = e.pulse.clock.now()
+}

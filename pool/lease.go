@@ -1,0 +1,80 @@
+package pool
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/puddle/v2"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+// Lease is a connection lent by [Cluster.Acquire]. It is for one goroutine at a time
+// and ends with Release.
+type Lease struct {
+	cluster *Cluster
+	broker  *broker
+	res     *puddle.Resource[*conn]
+	conn    *conn
+	node    int32
+}
+
+// Addr is the broker's address as it is dialled, host:port.
+func (l *Lease) Addr() string { return l.broker.addr }
+
+// Node is the broker's id, or -1 where only its address is known.
+func (l *Lease) Node() int32 { return l.node }
+
+// FindCoordinatorVersion is the highest FindCoordinator version that both sides know.
+func (l *Lease) FindCoordinatorVersion() kafkawire.Version { return l.conn.versions.findCoordinator }
+
+// Exchange sends the requests in version v and decodes the answers into resps, in
+// order. At most window requests are ahead of their answers, fewer where they are
+// large. The first done answers are valid, on error too.
+//
+// Each answer is waited for up to RequestTimeout, or as long as ctx lets it. After
+// any error but an encoder's the connection is of no use any more: the lease can
+// only be released. An encoder's error is returned once the answers to the requests
+// before it are there; nothing was sent of that request and those after it.
+func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) { //nolint:nonamedreturns // the int would be unclear
+	l.mustBeHeld("Exchange")
+	if err := l.refuse(reqs, v); err != nil {
+		return 0, err
+	}
+	done, err = l.conn.exchange(ctx, reqs, resps, v, window)
+	switch {
+	case err != nil:
+		l.cluster.exchangeFailed(l.broker, l.conn, err)
+	case l.broker.strikes.Load() != 0:
+		l.broker.strikes.Store(0)
+	}
+	return done, err
+}
+
+// refuse keeps a version from the broker that it does not know: it would close the
+// connection without a word.
+func (l *Lease) refuse(reqs []kafkawire.Request, v kafkawire.Version) error {
+	offered := l.conn.versions.findCoordinatorRange
+	for _, r := range reqs {
+		if r.APIKey() == kafkawire.APIKeyFindCoordinator && (v < offered.Min || v > offered.Max) {
+			return &Error{Kind: Unsupported, Addr: l.Addr(), Op: "FindCoordinator", Have: offered,
+				Want: kafkawire.VersionRange{Min: v, Max: v}, Err: errors.New("the broker does not offer this version; nothing was sent")}
+		}
+	}
+	return nil
+}
+
+// Release gives the connection back, or has it closed if it is broken. The lease
+// must not be used afterwards.
+func (l *Lease) Release() {
+	l.mustBeHeld("Release")
+	res := l.res
+	l.res = nil
+	l.cluster.giveBack(l.broker, res, true)
+}
+
+func (l *Lease) mustBeHeld(method string) {
+	if l.res == nil {
+		panic("pool: " + method + " on a lease that was released before")
+	}
+}
