@@ -58,6 +58,7 @@ type broker struct {
 	idle         int
 	inUse        int
 	dialing      int
+	slow         int  // of the dials, those that take longer than hedgeAfter
 	up           bool // the last attempt to reach it succeeded
 	failures     int  // failed dials since the last good one
 	retryAt      int64
@@ -131,10 +132,10 @@ func (b *broker) suspect(now int64) bool {
 
 func (b *broker) unheardSince(at int64) bool { return at != 0 && b.pulse.last.Load() <= at }
 
-// mayDial reports whether a dial may begin. A broker that is not known to be up is
-// tried by one dial, whose outcome all others wait for.
+// mayDial reports whether a dial may begin. A broker to which nothing is open, or
+// that takes its time, is tried by one dial, whose outcome all wait for.
 func (b *broker) mayDial(now int64) bool {
-	return b.hasRoom() && now >= b.retryAt && (b.up || b.dialing == 0)
+	return b.hasRoom() && now >= b.retryAt && (b.dialing == 0 || b.open() > 0 && b.slow == 0)
 }
 
 func (b *broker) dialSucceeded() {

@@ -413,6 +413,7 @@ func (c *Cluster) runDial(b *broker) {
 		defer c.mu.Unlock()
 		if !done {
 			slow = true
+			b.slow++
 			c.slow++
 			c.settle()
 		}
@@ -425,6 +426,7 @@ func (c *Cluster) runDial(b *broker) {
 	defer c.mu.Unlock()
 	done = true
 	if slow {
+		b.slow--
 		c.slow--
 	}
 	b.dialing--

@@ -41,7 +41,8 @@ func statusWith(code codes.Code, reason, retriable string) error {
 	return s.Err()
 }
 
-func manyKeys(n int) (keys []askedKey) {
+func manyKeys(n int) []askedKey {
+	keys := make([]askedKey, 0, n)
 	for i := range n {
 		keys = append(keys, askedKey{fmt.Sprintf("key-%d", i), i + 1})
 	}
@@ -136,7 +137,7 @@ func TestBulkLookupSaysThatItCannotWrite(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w bytes.Buffer
+		var w lockedBuffer
 		p := newProgress(&w, true, 20_000)
 		stop := p.waiting(0, 0)
 		time.Sleep(450 * time.Millisecond)

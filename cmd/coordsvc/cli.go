@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, std streams, environ []string) int 
 	if err != nil {
 		panic("coordsvc: the command line is not well-formed: " + err.Error())
 	}
-	parsed, err := app.Parse(args[1:])
+	parsed, err := app.Parse(argumentsLast(app.Model, args[1:]))
 	if printed {
 		return exitOK
 	}

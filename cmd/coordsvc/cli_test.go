@@ -77,7 +77,7 @@ func TestWrongUsage(t *testing.T) {
 		{nil, `coordsvc: expected one of "serve", "demo", "lookup", "healthcheck", "config", ... (see coordsvc --help)`},
 		{[]string{"lokup"}, `coordsvc: unexpected argument lokup, did you mean "lookup"? (see coordsvc --help)`},
 		{[]string{"lookup", "--kafka-broker=a:1", "k"}, `coordsvc: unknown flag --kafka-broker, did you mean "--kafka-brokers"? (see coordsvc lookup --help)`},
-		{[]string{"serve", "--log-levle=info"}, `coordsvc: unknown flag --log-levle, did you mean "--log-level"? (see coordsvc serve --help)`},
+		{[]string{"serve", "--log-levels=info"}, `coordsvc: unknown flag --log-levels, did you mean "--log-level"? (see coordsvc serve --help)`},
 		{[]string{"serve", "extra"}, `coordsvc: unexpected argument extra (see coordsvc serve --help)`},
 		{[]string{"serve"}, "coordsvc: kafka.brokers: must be set: give --kafka-brokers or COORDSVC_KAFKA_BROKERS or the file's kafka.brokers, for example kafka-1.example:9092,kafka-2.example:9092"},
 		{[]string{"lookup", "k"}, "coordsvc: kafka.brokers: must be set: give --kafka-brokers or COORDSVC_KAFKA_BROKERS or the file's kafka.brokers, for example kafka-1.example:9092,kafka-2.example:9092"},
@@ -140,7 +140,8 @@ func TestConfig(t *testing.T) {
 		requireFile(t, "config.json", strings.ReplaceAll(got.out, file, "FILE"))
 	})
 	t.Run("the yaml is a settings file with the same values", func(t *testing.T) {
-		values := func(table string) (values []string) {
+		values := func(table string) []string {
+			var values []string
 			for line := range strings.Lines(table) {
 				values = append(values, strings.Join(strings.Fields(line)[:2], " "))
 			}

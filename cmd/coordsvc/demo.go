@@ -84,7 +84,8 @@ func (c *demoCmd) Run(inv *invocation) error {
 // given: ports for this machine only, free ones where the usual are taken, no
 // logs between the lines to copy, no delay at Ctrl-C. It returns what to say of
 // the ports.
-func demoSettings(loaded *config.Loaded) (moved []string) {
+func demoSettings(loaded *config.Loaded) []string {
+	var moved []string
 	given := func(path string) bool { return loaded.Origin(path).Source != config.SourceDefault }
 	if !given("log.level") {
 		loaded.Log.Level = "warn"

@@ -134,11 +134,12 @@ func checkKeys(keyType kafkawire.KeyType, keys []askedKey) error {
 
 // coordinatorIDs returns the keys that look like the id of a connection to a
 // coordinator, as client logs show it, each once.
-func coordinatorIDs(keys []askedKey) (ids []int) {
+func coordinatorIDs(keys []askedKey) []int {
 	const (
 		highest = 1<<31 - 1
 		lowest  = highest - 1_000_000 // broker ids above a million are not seen
 	)
+	var ids []int
 	for _, k := range keys {
 		n, err := strconv.Atoi(k.key)
 		if err == nil && lowest <= n && n <= highest && !slices.Contains(ids, n) {

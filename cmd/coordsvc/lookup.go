@@ -161,7 +161,8 @@ type bulkLookup struct {
 // do returns how many keys failed. The error is that of the first call, if that
 // failed as a whole. When a later one does, its keys have failed, and the others go on:
 // what is printed has one result for each key in any case.
-func (b *bulkLookup) do(ctx context.Context, keys []askedKey) (failed int, err error) {
+func (b *bulkLookup) do(ctx context.Context, keys []askedKey) (int, error) {
+	failed := 0
 	for done := 0; done < len(keys); {
 		part := texts(keys[done:min(done+b.maxKeys, len(keys))])
 		stop := b.progress.waiting(done, failed)

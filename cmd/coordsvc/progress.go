@@ -29,7 +29,7 @@ func newProgress(w io.Writer, atTerminal bool, total int) *progress {
 
 // waiting shows the line until the function that it returns is called. That
 // function clears the line before it returns.
-func (p *progress) waiting(done, failed int) (stop func()) {
+func (p *progress) waiting(done, failed int) func() {
 	if !p.visible {
 		return func() {}
 	}

@@ -35,6 +35,7 @@ func (c *serveCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
+	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
 	instance, err := newInstance(&loaded.Settings, logger)
 	if err != nil {
 		return err
@@ -44,7 +45,6 @@ func (c *serveCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
 	instance.start()
 	return srv.Run(inv.ctx)
 }

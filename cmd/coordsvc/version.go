@@ -52,7 +52,7 @@ func (b build) String() string {
 type versionFlag bool
 
 // BeforeReset prints the version before kong misses a command.
-func (versionFlag) BeforeReset(app *kong.Kong) error {
+func (versionFlag) BeforeReset(app *kong.Kong) error { //nolint:unparam // kong wants the error
 	fmt.Fprintln(app.Stdout, thisBuild())
 	app.Exit(exitOK)
 	return nil

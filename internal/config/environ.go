@@ -15,7 +15,9 @@ var serviceLink = regexp.MustCompile(`^` + EnvPrefix +
 
 // fromEnviron reads the settings in the environment. A variable that has the
 // prefix but belongs to no setting is a mistake, like an unknown key in the file.
-func fromEnviron(table []*Setting, environ []string) (values []located, mistakes []error) {
+func fromEnviron(table []*Setting, environ []string) ([]located, []error) {
+	var values []located
+	var mistakes []error
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, EnvPrefix) || name == ConfigEnv || value == "" || serviceLink.MatchString(name) {
@@ -49,7 +51,8 @@ func nearestEnv(table []*Setting, name string) string {
 
 // lookupEnv returns the value of a variable; "" where it is not there. The last
 // one counts where it is there twice, as in os.Getenv of a started process.
-func lookupEnv(environ []string, name string) (value string) {
+func lookupEnv(environ []string, name string) string {
+	value := ""
 	for _, variable := range environ {
 		if rest, ok := strings.CutPrefix(variable, name+"="); ok {
 			value = rest

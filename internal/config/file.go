@@ -65,7 +65,7 @@ type fileReader struct {
 }
 
 // parseFile reads YAML text. The path is shown in errors.
-func parseFile(table []*Setting, path string, text []byte) (values []located, mistakes []error) {
+func parseFile(table []*Setting, path string, text []byte) ([]located, []error) {
 	r := &fileReader{table: table, file: filepath.Clean(path)}
 	tree, err := parseYAML(text)
 	if err != nil {
@@ -89,7 +89,7 @@ type syntaxError struct {
 
 // parseYAML returns the tree of the text. The library has a history of panics on
 // input that is no YAML at all; such input is a mistake like any other.
-func parseYAML(text []byte) (tree *ast.File, mistake *syntaxError) {
+func parseYAML(text []byte) (tree *ast.File, mistake *syntaxError) { //nolint:nonamedreturns // the deferred function sets them
 	defer func() {
 		if recover() != nil {
 			tree, mistake = nil, &syntaxError{1, "the file is not YAML that can be read"}

@@ -49,10 +49,11 @@ func newFlags(table []*Setting, sections []string) *Flags {
 func (f *Flags) Fields() any { return f.fields.Interface() }
 
 // values are the flags that were given.
-func (f *Flags) values() (values []located) {
+func (f *Flags) values() []located {
 	if f == nil {
 		return nil
 	}
+	var values []located
 	for i, s := range f.settings {
 		var given []string
 		switch field := f.fields.Elem().Field(i).Interface().(type) {

@@ -98,7 +98,8 @@ type located struct {
 
 // settle puts the strongest of the given values into force. The weaker ones are
 // checked too: a mistake stays a mistake when something else hides it today.
-func (l *Loaded) settle(s *Setting, given []located) (mistakes []error) {
+func (l *Loaded) settle(s *Setting, given []located) []error {
+	var mistakes []error
 	l.origins[s.Path] = Origin{}
 	if s.Default != "" {
 		if err := s.assign(&l.Settings, raw{text: s.Default}); err != nil {

@@ -7,7 +7,8 @@ import (
 
 // checkRules checks what no setting can check alone. It runs when each of them is
 // right by itself.
-func (l *Loaded) checkRules() (mistakes []error) {
+func (l *Loaded) checkRules() []error {
+	var mistakes []error
 	broken := func(path, format string, args ...any) {
 		mistakes = append(mistakes, &Error{Setting: path, Origin: l.origins[path], Reason: fmt.Sprintf(format, args...)})
 	}

@@ -1,0 +1,462 @@
+package pool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coordsvc/coordsvc/internal/kafkatest"
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+// single makes n requests for one key each, and their responses.
+func single(keys ...string) ([]kafkawire.Request, []kafkawire.Response) {
+	reqs, resps := make([]kafkawire.Request, len(keys)), make([]kafkawire.Response, len(keys))
+	for i, key := range keys {
+		reqs[i] = &kafkawire.FindCoordinatorRequest{Keys: []string{key}}
+		resps[i] = &kafkawire.FindCoordinatorResponse{}
+	}
+	return reqs, resps
+}
+
+func numbered(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("group-%d", i)
+	}
+	return keys
+}
+
+// keysOf are the keys that the answers repeat (v4 and later).
+func keysOf(resps []kafkawire.Response) []string {
+	keys := make([]string, len(resps))
+	for i, r := range resps {
+		keys[i] = r.(*kafkawire.FindCoordinatorResponse).Coordinators[0].Key
+	}
+	return keys
+}
+
+// bothNetworks runs a test on real sockets, and in memory on simulated time.
+func bothNetworks(t *testing.T, test func(t *testing.T, network *kafkatest.Network)) {
+	t.Helper()
+	t.Run("socket", func(t *testing.T) { test(t, nil) })
+	t.Run("memory", func(t *testing.T) { simulated(t, test) })
+}
+
+func TestExchangeAnswersInOrder(t *testing.T) {
+	for name, handler := range map[string]kafkatest.Handler{
+		"as they come": kafkatest.Default,
+		"split frames": kafkatest.InPieces(3, kafkatest.Default),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
+				stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+				stub.On(findCoordinator, handler)
+				lease := acquire(t, newCluster(t, network, kafkatest.Addrs(stub)))
+				defer lease.Release()
+				for _, n := range []int{0, 1, 2, 31, 32, 33, 100} {
+					for _, window := range []int{-1, 0, 1, 2, 7, 32} {
+						reqs, resps := single(numbered(n)...)
+						done, err := lease.Exchange(t.Context(), reqs, resps, 4, window)
+						require.NoError(t, err)
+						require.Equal(t, n, done)
+						require.Equal(t, numbered(n), keysOf(resps))
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestExchangeTwoAnswersInOneSegment(t *testing.T) {
+	bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.On(findCoordinator, func(r *kafkatest.Request) {
+			r.Conn.Cork()
+			kafkatest.Default(r)
+			if r.Keys[0] == "last" {
+				r.Conn.Uncork()
+			}
+		})
+		lease := acquire(t, newCluster(t, network, kafkatest.Addrs(stub)))
+		defer lease.Release()
+		reqs, resps := single("first", "second", "last")
+		done, err := lease.Exchange(t.Context(), reqs, resps, 6, 3)
+		require.NoError(t, err)
+		require.Equal(t, 3, done)
+		require.Equal(t, []string{"first", "second", "last"}, keysOf(resps))
+	})
+}
+
+func TestExchangeKeepsToTheWindow(t *testing.T) {
+	for name, test := range map[string]struct {
+		keyLength, window, outstanding int
+	}{
+		"by count":              {10, 32, 32},
+		"by bytes":              {30_000, 32, 2},
+		"one is always allowed": {32_000, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T, network *kafkatest.Network) {
+				stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+				gate := kafkatest.NewGate()
+				stub.On(findCoordinator, gate.Hold(kafkatest.Default))
+				lease := acquire(t, newCluster(t, network, kafkatest.Addrs(stub)))
+				keys := numbered(100)
+				for i := range keys {
+					keys[i] += strings.Repeat("x", test.keyLength)
+				}
+				reqs, resps := single(keys...)
+				ended := make(chan error)
+				go func() {
+					defer lease.Release()
+					_, err := lease.Exchange(t.Context(), reqs, resps, 6, test.window)
+					ended <- err
+				}()
+				synctest.Wait()
+				require.Equal(t, test.outstanding, stub.Count(findCoordinator))
+				gate.Open()
+				require.NoError(t, <-ended)
+				require.Equal(t, keys, keysOf(resps))
+			})
+		})
+	}
+}
+
+// A batch far larger than what sockets buffer, in both directions.
+func TestExchangeLargeBatches(t *testing.T) {
+	bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		lease := acquire(t, newCluster(t, network, kafkatest.Addrs(stub)))
+		defer lease.Release()
+		keys := numbered(100)
+		for i := range keys {
+			keys[i] += strings.Repeat("x", 10_000)
+		}
+		reqs, resps := make([]kafkawire.Request, 4), make([]kafkawire.Response, 4)
+		for i := range reqs {
+			reqs[i] = &kafkawire.FindCoordinatorRequest{Keys: keys}
+			resps[i] = &kafkawire.FindCoordinatorResponse{}
+		}
+		done, err := lease.Exchange(t.Context(), reqs, resps, 6, 4)
+		require.NoError(t, err)
+		require.Equal(t, 4, done)
+		for _, r := range resps {
+			require.Len(t, r.(*kafkawire.FindCoordinatorResponse).Coordinators, len(keys))
+		}
+		require.LessOrEqual(t, cap(lease.conn.out), keptBuffer, "a large buffer was kept")
+		require.LessOrEqual(t, len(lease.conn.in.buf), keptBuffer, "a large buffer was kept")
+	})
+}
+
+// What was decoded must outlive the buffer that it was read into.
+func TestAnswersDoNotAliasTheBuffer(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		lease := acquire(t, newCluster(t, network, kafkatest.Addrs(stub)))
+		defer lease.Release()
+		first, err := lookup(t.Context(), lease, "AAAA")
+		require.NoError(t, err)
+		_, err = lookup(t.Context(), lease, "BBBB")
+		require.NoError(t, err)
+		require.Equal(t, "AAAA", first.Key)
+	})
+}
+
+// Each of these breaks the connection: the next user gets another one, and the
+// right answer.
+func TestExchangeThatBreaksTheConnection(t *testing.T) {
+	trailing := func(r *kafkatest.Request) {
+		frame, _ := kafkawire.AppendResponse(nil, r.CorrelationID, r.Version, r.DefaultAnswer())
+		frame[3]++
+		r.Conn.Write(append(frame, 0))
+	}
+	for name, test := range map[string]struct {
+		handler kafkatest.Handler
+		timeout time.Duration // of the caller; 0 is none
+		kind    ErrorKind
+		parts   []string
+	}{
+		"wrong correlation id": {handler: func(r *kafkatest.Request) { r.ReplyAs(r.CorrelationID+1, r.Version, r.DefaultAnswer()) },
+			kind: InvalidAnswer, parts: []string{"correlation id"}},
+		"correlation id 0 from a broker with ApiVersions": {handler: func(r *kafkatest.Request) { r.ReplyAs(0, r.Version, r.DefaultAnswer()) },
+			kind: InvalidAnswer, parts: []string{"correlation id 0"}},
+		"trailing byte":      {handler: trailing, kind: InvalidAnswer, parts: []string{"FindCoordinatorResponse"}},
+		"empty body":         {handler: kafkatest.Raw([]byte{0, 0, 0, 4, 0, 0, 0, 9}), kind: InvalidAnswer},
+		"frame over the cap": {handler: kafkatest.Raw([]byte{1, 0, 0, 1}), kind: NotKafka, parts: []string{"16777217", "16777216"}},
+		"frame too short":    {handler: kafkatest.Raw([]byte{0, 0, 0, 3, 0, 0, 0}), kind: NotKafka},
+		"HTTP":               {handler: kafkatest.Raw([]byte("HTTP/1.1 502 Bad Gateway\r\n\r\n")), kind: NotKafka, parts: []string{"502 Bad Gateway"}},
+		"closed":             {handler: kafkatest.Hangup, kind: Unreachable, parts: []string{"closed the connection instead of answering"}},
+		"reset":              {handler: kafkatest.After(time.Millisecond, kafkatest.Reset), kind: Unreachable, parts: []string{"reset"}},
+		"silence":            {handler: kafkatest.Silent, kind: Timeout, parts: []string{"no answer within 10s"}},
+		"silence inside an answer": {handler: kafkatest.Raw([]byte{0, 0, 0, 9, 0}), kind: Timeout,
+			parts: []string{"5 bytes of it came"}},
+		"late answer": {handler: kafkatest.After(11*time.Second, kafkatest.Default), kind: Timeout},
+		"a byte now and then": {handler: func(r *kafkatest.Request) {
+			for range 100 {
+				r.Conn.Write([]byte{0})
+				if !r.Conn.Sleep(4 * time.Second) {
+					return
+				}
+			}
+		}, kind: Timeout, parts: []string{"3 bytes of it came"}},
+		"the caller's deadline": {handler: kafkatest.Silent, timeout: 3 * time.Second, kind: Timeout,
+			parts: []string{"the caller's deadline"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T, network *kafkatest.Network) {
+				stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+				stub.On(findCoordinator, func(r *kafkatest.Request) {
+					switch r.Keys[0] {
+					case "good":
+						kafkatest.Default(r)
+					case "bad":
+						test.handler(r)
+					}
+				})
+				c := newCluster(t, network, kafkatest.Addrs(stub), oneConnection)
+				lease := acquire(t, c)
+				ctx := t.Context()
+				if test.timeout != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, test.timeout)
+					defer cancel()
+				}
+				begin := time.Now()
+				reqs, resps := single("good", "bad", "never answered")
+				done, err := lease.Exchange(ctx, reqs, resps, 6, 3)
+				requireKind(t, err, test.kind, append(test.parts, stub.Addr(), "FindCoordinator v6")...)
+				require.LessOrEqual(t, time.Since(begin), 10*time.Second+100*time.Millisecond)
+				require.Equal(t, 1, done, "the answer before it is good")
+				require.Equal(t, "good", resps[0].(*kafkawire.FindCoordinatorResponse).Coordinators[0].Key)
+				if test.timeout != 0 {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+
+				_, again := lease.Exchange(t.Context(), reqs[:1], resps[:1], 6, 1)
+				require.Equal(t, err, again, "a broken connection says why")
+				lease.Release()
+				lease = acquire(t, c)
+				defer lease.Release()
+				require.Equal(t, 2, network.Dials(stub.Addr()))
+				row, err := lookup(t.Context(), lease, "good")
+				require.NoError(t, err)
+				require.Equal(t, "good", row.Key)
+				require.EqualValues(t, 1, c.Stats().Retired["broken"])
+			})
+		})
+	}
+}
+
+func TestCancelledExchange(t *testing.T) {
+	bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.On(findCoordinator, kafkatest.First(1, kafkatest.Silent))
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		lease := acquire(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := lookup(ctx, lease, "group")
+			ended <- err
+		}()
+		stub.Await(findCoordinator, 1)
+		cancel()
+		err := <-ended
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, KindOf(err), "a caller that left is no fault of a broker: %v", err)
+		lease.Release()
+		require.EqualValues(t, 1, c.Stats().Retired["broken"])
+		require.Nil(t, c.Brokers()[0].LastError)
+
+		lease = acquire(t, c)
+		defer lease.Release()
+		_, err = lookup(ctx, lease, "group")
+		require.ErrorIs(t, err, context.Canceled, "nothing is sent for a caller that has left")
+		_, err = lookup(t.Context(), lease, "group")
+		require.NoError(t, err, "and the connection is whole")
+	})
+}
+
+// A context that ends in the moment of the answer: the answer is good, but the
+// connection may have a deadline in the past any time now.
+func TestContextThatEndsWithTheAnswer(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		ctx, cancel := context.WithCancel(t.Context())
+		stub.On(findCoordinator, func(r *kafkatest.Request) {
+			kafkatest.Default(r)
+			cancel()
+		})
+		lease := acquire(t, c)
+		lookup(ctx, lease, "group") // either outcome is right
+		lease.Release()
+		stub.On(findCoordinator, nil)
+		for range 10 {
+			_, err := use(t.Context(), c, "group")
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestRefusalOfTheEncoderLeavesTheConnectionWhole(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		lease := acquire(t, c)
+		keys := []string{"a", "b", strings.Repeat("x", kafkawire.MaxKeyLength+1), "d"}
+		reqs, resps := single(keys...)
+		done, err := lease.Exchange(t.Context(), reqs, resps, 6, 4)
+		require.ErrorIs(t, err, kafkawire.ErrKeyTooLong)
+		require.Equal(t, 2, done)
+		require.Equal(t, []string{"a", "b"}, keysOf(resps[:2]))
+
+		done, err = lease.Exchange(t.Context(), reqs[2:], resps[2:], 6, 4)
+		require.ErrorIs(t, err, kafkawire.ErrKeyTooLong)
+		require.Zero(t, done)
+
+		_, err = lookup(t.Context(), lease, "e")
+		require.NoError(t, err)
+		require.Equal(t, 3, stub.Count(findCoordinator))
+		_, err = lease.Exchange(t.Context(), reqs, resps[:1], 6, 4)
+		require.ErrorContains(t, err, "4 requests, but 1 responses")
+		lease.Release()
+		require.Equal(t, 1, c.Stats().Idle)
+	})
+}
+
+func TestVersionThatIsNotOfferedIsNotSent(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network, Release: "2.8.2"})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		lease := acquire(t, c)
+		reqs, resps := single("a")
+		_, err := lease.Exchange(t.Context(), reqs, resps, 4, 1)
+		e := requireKind(t, err, Unsupported, stub.Addr(), "nothing was sent")
+		require.Equal(t, kafkawire.VersionRange{Min: 0, Max: 3}, e.Have)
+		require.Zero(t, stub.Count(findCoordinator))
+		lease.Release()
+		require.Equal(t, 1, c.Stats().Idle)
+	})
+}
+
+// Kafka 0.8.2 builds the answer to a failed lookup from the error and loses the
+// correlation id.
+func TestCorrelationIDZeroOfKafka08(t *testing.T) {
+	zero := func(r *kafkatest.Request) { r.ReplyAs(0, r.Version, r.DefaultAnswer()) }
+	for name, test := range map[string]struct {
+		requests int
+		window   int
+		fine     bool
+	}{
+		"one request":            {1, 32, true},
+		"one after the other":    {3, 1, true},
+		"of which, of several?":  {2, 2, false},
+		"the last of two is it?": {3, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T, network *kafkatest.Network) {
+				stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network, Release: "0.8.2.2"})
+				stub.On(findCoordinator, zero)
+				lease := acquire(t, newCluster(t, network, kafkatest.Addrs(stub)))
+				defer lease.Release()
+				reqs, resps := single(numbered(test.requests)...)
+				_, err := lease.Exchange(t.Context(), reqs, resps, 0, test.window)
+				if test.fine {
+					require.NoError(t, err)
+					return
+				}
+				requireKind(t, err, InvalidAnswer)
+			})
+		})
+	}
+}
+
+// An answer that nobody asked for must not be read by the next user.
+func TestUnaskedBytesRetireTheConnection(t *testing.T) {
+	twice := func(r *kafkatest.Request) {
+		r.Conn.Cork()
+		kafkatest.Default(r)
+		kafkatest.Default(r)
+		r.Conn.Uncork()
+	}
+	bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.On(findCoordinator, twice)
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		_, err := use(t.Context(), c, "group")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.Stats().Retired["broken"])
+	})
+}
+
+func TestFrameReaderDoesNotTrustTheSize(t *testing.T) {
+	f := frameReader{src: bytes.NewReader([]byte{1, 0, 0, 0, 'a', 'b'})} // promises 16 MiB
+	_, err := f.next(maxFrame)
+	require.ErrorIs(t, err, io.EOF)
+	require.LessOrEqual(t, len(f.buf), firstBuffer)
+}
+
+func TestFrameReaderGrowsAndMoves(t *testing.T) {
+	var stream []byte
+	var want [][]byte
+	for i, size := range []int{4, 4092, 4093, 100, 70_000, 4, 300_000, 12, 12} {
+		frame := bytes.Repeat([]byte{byte(i)}, size)
+		stream = append(stream, byte(size>>24), byte(size>>16), byte(size>>8), byte(size))
+		stream = append(stream, frame...)
+		want = append(want, frame)
+	}
+	for _, piece := range []int{1, 3, 1000, 1 << 20} {
+		f := frameReader{src: &pieces{bytes.NewReader(stream), piece}}
+		for _, frame := range want {
+			got, err := f.next(maxFrame)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(frame, got))
+		}
+		_, err := f.next(maxFrame)
+		require.ErrorIs(t, err, io.EOF)
+		f.shrink()
+		require.LessOrEqual(t, len(f.buf), keptBuffer)
+	}
+}
+
+// pieces reads at most n bytes at a time.
+type pieces struct {
+	io.Reader
+	n int
+}
+
+func (p *pieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.n)]) }
+
+func FuzzFrameReader(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 4, 1, 2, 3, 4}, 1)
+	f.Add([]byte("HTTP/1.1 200 OK\r\n\r\n"), 3)
+	f.Add([]byte{0x15, 3, 3, 0, 2, 2, 40}, 7)
+	f.Fuzz(func(t *testing.T, stream []byte, piece int) {
+		r := frameReader{src: &pieces{bytes.NewReader(stream), max(1, piece)}}
+		read := 0
+		for {
+			frame, err := r.next(1 << 16)
+			if err != nil {
+				var wrong notFrame
+				if !errors.Is(err, io.EOF) && !errors.As(err, &wrong) {
+					t.Fatalf("unexpected error %v", err)
+				}
+				return
+			}
+			if !bytes.Equal(frame, stream[read+4:read+4+len(frame)]) {
+				t.Fatalf("frame at %d is wrong", read)
+			}
+			read += 4 + len(frame)
+		}
+	})
+}
