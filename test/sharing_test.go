@@ -29,7 +29,7 @@ func TestKafkaCallersShareRequests(t *testing.T) {
 		proxies = append(proxies, kafkatest.NewProxy(t, b.Addr()))
 		bootstrap = append(bootstrap, proxies[len(proxies)-1].Addr())
 	}
-	service := serve(t, bootstrap, "--no-kafka-discover-brokers", "--log-level", "warn")
+	service := serve(t, bootstrap, "--kafka-discover-brokers=false")
 	service.ready(t)
 	conn, err := grpc.NewClient(service.addresses["gRPC"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)

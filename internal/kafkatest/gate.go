@@ -7,14 +7,14 @@ import (
 )
 
 // RequireReal is the first line of every test that starts real Kafka, with the
-// releases that it needs. Such tests run with COORDSVC_TEST_KAFKA=1 only, and
+// releases that it needs. Such tests run with KAFKATEST_REAL=1 only, and
 // where KAFKA_VERSIONS selects those releases. Where Java or Maven is missing
-// they are skipped, or fail with COORDSVC_KAFKA_REQUIRED=1, which make
+// they are skipped, or fail with KAFKATEST_REQUIRED=1, which make
 // test-kafka and CI set.
 func RequireReal(t testing.TB, versions ...string) {
 	t.Helper()
-	if os.Getenv("COORDSVC_TEST_KAFKA") != "1" {
-		t.Skip("starts real Kafka: run by make test-kafka (COORDSVC_TEST_KAFKA=1)")
+	if os.Getenv("KAFKATEST_REAL") != "1" {
+		t.Skip("starts real Kafka: run by make test-kafka (KAFKATEST_REAL=1)")
 	}
 	selected, err := Selected()
 	if err != nil {
@@ -28,7 +28,7 @@ func RequireReal(t testing.TB, versions ...string) {
 	err = Available()
 	switch {
 	case err == nil:
-	case os.Getenv("COORDSVC_KAFKA_REQUIRED") == "1":
+	case os.Getenv("KAFKATEST_REQUIRED") == "1":
 		t.Fatal(err)
 	default:
 		t.Skip(err)

@@ -45,21 +45,21 @@ func TestRequireReal(t *testing.T) {
 		versions []string
 		want     string
 	}{
-		{"off", nil, nil, "skip: starts real Kafka: run by make test-kafka (COORDSVC_TEST_KAFKA=1)"},
-		{"nothing installed", map[string]string{"COORDSVC_TEST_KAFKA": "1"}, nil, "skip: " + nothing},
-		{"nothing installed, but asked for", map[string]string{"COORDSVC_TEST_KAFKA": "1", "COORDSVC_KAFKA_REQUIRED": "1"}, nil, "fail: " + nothing},
+		{"off", nil, nil, "skip: starts real Kafka: run by make test-kafka (KAFKATEST_REAL=1)"},
+		{"nothing installed", map[string]string{"KAFKATEST_REAL": "1"}, nil, "skip: " + nothing},
+		{"nothing installed, but asked for", map[string]string{"KAFKATEST_REAL": "1", "KAFKATEST_REQUIRED": "1"}, nil, "fail: " + nothing},
 		{
-			"release left out", map[string]string{"COORDSVC_TEST_KAFKA": "1", "KAFKA_VERSIONS": "2.8.2,1.1.1"},
+			"release left out", map[string]string{"KAFKATEST_REAL": "1", "KAFKA_VERSIONS": "2.8.2,1.1.1"},
 			[]string{"2.8.2", "4.4.0"}, "skip: needs Kafka 4.4.0, which KAFKA_VERSIONS=2.8.2,1.1.1 leaves out",
 		},
 		{
-			"misspelt", map[string]string{"COORDSVC_TEST_KAFKA": "1", "KAFKA_VERSIONS": "4.4"},
+			"misspelt", map[string]string{"KAFKATEST_REAL": "1", "KAFKA_VERSIONS": "4.4"},
 			nil, `fail: KAFKA_VERSIONS: "4.4" is no Kafka release from 0.8.2 on (like 4.4.0 or 0.10.2.2)`,
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			for _, name := range []string{"COORDSVC_TEST_KAFKA", "COORDSVC_KAFKA_REQUIRED", "KAFKA_VERSIONS", "JAVA_HOME"} {
+			for _, name := range []string{"KAFKATEST_REAL", "KAFKATEST_REQUIRED", "KAFKA_VERSIONS", "JAVA_HOME"} {
 				t.Setenv(name, test.env[name])
 			}
 			t.Setenv("PATH", t.TempDir())

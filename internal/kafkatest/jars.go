@@ -37,12 +37,12 @@ func javaPath() (string, error) {
 
 // cacheDir is where the jars of all releases are kept between runs.
 func cacheDir() (string, error) {
-	if dir := os.Getenv("COORDSVC_KAFKA_CACHE"); dir != "" {
+	if dir := os.Getenv("KAFKATEST_CACHE"); dir != "" {
 		return filepath.Abs(dir)
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no place for Kafka's jars, set COORDSVC_KAFKA_CACHE: %w", err)
+		return "", fmt.Errorf("no place for Kafka's jars, set KAFKATEST_CACHE: %w", err)
 	}
 	return filepath.Join(dir, "coordsvc", "kafka"), nil
 }
