@@ -437,9 +437,16 @@ func (c *Cluster) runDial(b *broker) {
 		b.idle++
 		c.idle++
 		b.dialSucceeded()
+		if c.discovery.failures > 0 {
+			c.discovery.due = 0
+		}
 	case c.closed || b.removed:
 	default:
-		b.dialFailed(err, c.clock.now())
+		now := c.clock.now()
+		b.dialFailed(err, now)
+		if b.failures == 1 {
+			c.discovery.hurry(now)
+		}
 		if wantsRebootstrap(err) {
 			c.rebootstrap("a broker says so: " + err.Error())
 		}

@@ -41,6 +41,7 @@ func TestConnectionsAreReused(t *testing.T) {
 		}
 		callers.Wait()
 		require.LessOrEqual(t, stub.Accepted(), 4, "10,000 uses may cost no more than the pool holds")
+		require.LessOrEqual(t, stub.MostOpen(), 4)
 		s := c.Stats()
 		require.EqualValues(t, 10_000, s.Acquired)
 		require.EqualValues(t, stub.Accepted(), s.Dials["ok"])
@@ -554,7 +555,7 @@ func TestIdleAndLifetimeLimits(t *testing.T) {
 			acquire(t, c).Release()
 			time.Sleep(time.Minute)
 		}
-		require.InDelta(t, 57, time.Since(begin).Minutes(), 4)
+		require.InDelta(t, 57, time.Since(begin).Minutes(), 5)
 		require.Equal(t, 3, stub.Accepted())
 	})
 }
@@ -747,8 +748,5 @@ func TestCountsHoldUnderChaos(t *testing.T) {
 		})
 		callers.Wait()
 		require.Positive(t, good.Load())
-		for _, s := range stubs {
-			require.LessOrEqual(t, s.MostOpen(), 2+1, "one more: the stub sees a connection end late")
-		}
 	})
 }
