@@ -27,7 +27,7 @@ test-race: ## Run the same tests under the race detector, without the test cache
 
 .PHONY: test-kafka
 test-kafka: ## Run the lookup cases on real Apache Kafka (Java, Maven); KAFKA_VERSIONS=4.4.0,... narrows
-	COORDSVC_TEST_KAFKA=1 COORDSVC_KAFKA_REQUIRED=1 KAFKA_VERSIONS=$(KAFKA_VERSIONS) go test $(GOTESTFLAGS) -count=1 -timeout 30m -run Kafka ./internal/kafkatest/... ./test/...
+	KAFKATEST_REAL=1 KAFKATEST_REQUIRED=1 KAFKA_VERSIONS=$(KAFKA_VERSIONS) go test $(GOTESTFLAGS) -count=1 -p 1 -timeout 30m -run Kafka ./internal/kafkatest/... ./test/...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,10 +47,17 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// command runs the program without the settings that this environment happens to have.
+func command(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COORDSVC_") })
+	return cmd
+}
+
 // A process is a running coordsvc.
 type process struct {
 	cmd *exec.Cmd
-	// addresses by protocol: grpc, http, admin.
+	// addresses by protocol: gRPC, REST, admin.
 	addresses map[string]string
 	exited    chan error
 
@@ -64,7 +72,7 @@ func serve(t testing.TB, bootstrap []string, flags ...string) *process {
 	args := append([]string{"serve", "--kafka-brokers", strings.Join(bootstrap, ","),
 		"--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0",
 		"--log-format", "json", "--shutdown-drain-delay", "0s"}, flags...)
-	p := &process{cmd: exec.Command(binary, args...), addresses: map[string]string{}, exited: make(chan error, 1)}
+	p := &process{cmd: command(args...), addresses: map[string]string{}, exited: make(chan error, 1)}
 	stderr, err := p.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
@@ -157,7 +165,7 @@ type asker struct {
 // askers are all ways to ask the service p, and the command line on the cluster.
 func askers(t testing.TB, p *process, bootstrap []string) []asker {
 	t.Helper()
-	conn, err := grpc.NewClient(p.addresses["grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(p.addresses["gRPC"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	client := coordsvcv1.NewCoordinatorServiceClient(conn)
@@ -172,17 +180,17 @@ func askers(t testing.TB, p *process, bootstrap []string) []asker {
 			t.Helper()
 			body, err := protojson.Marshal(&coordsvcv1.FindCoordinatorsRequest{KeyType: keyType, Keys: keys})
 			require.NoError(t, err)
-			resp, err := http.Post("http://"+p.addresses["http"]+"/v1/coordinators:find", "application/json", bytes.NewReader(body))
+			resp, err := http.Post("http://"+p.addresses["REST"]+"/v1/coordinators:find", "application/json", bytes.NewReader(body))
 			require.NoError(t, err)
 			return rowsOf(t, decode(t, resp))
 		}},
 		{"command line", func(t testing.TB, keyType coordsvcv1.KeyType, keys []string) []row {
 			t.Helper()
 			args := []string{"lookup", "--kafka-brokers", strings.Join(bootstrap, ","), "-t", strings.ToLower(keyType.String()), "-o", "json"}
-			cmd := exec.Command(binary, append(args, "-")...)
-			cmd.Stdin = strings.NewReader(strings.Join(keys, "\n") + "\n")
-			if len(keys) < 100 && strings.Contains(strings.Join(keys, ""), "\n") || keys[0] == "-" {
-				cmd = exec.Command(binary, append(append(args, "--"), keys...)...)
+			cmd := command(append(append(args, "--"), keys...)...)
+			if len(keys) > 100 {
+				cmd = command(append(args, "-")...)
+				cmd.Stdin = strings.NewReader(strings.Join(keys, "\n") + "\n")
 			}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
@@ -200,7 +208,7 @@ func askers(t testing.TB, p *process, bootstrap []string) []asker {
 // getOne asks for one key by REST in the form with the key in the path.
 func getOne(t testing.TB, p *process, keyType, key string) (int, *coordsvcv1.CoordinatorResult, string) {
 	t.Helper()
-	resp, err := http.Get("http://" + p.addresses["http"] + "/v1/coordinators/" + keyType + "/" + url.PathEscape(key))
+	resp, err := http.Get("http://" + p.addresses["REST"] + "/v1/coordinators/" + keyType + "/" + url.PathEscape(key))
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)

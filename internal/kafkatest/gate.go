@@ -2,28 +2,41 @@ package kafkatest
 
 import (
 	"os"
+	"slices"
 	"testing"
 )
 
-// RequireReal is the first line of every test that starts real Kafka. Such tests
-// run with COORDSVC_TEST_KAFKA=1 only. Where Java or Maven is missing they are
-// skipped, or fail with COORDSVC_KAFKA_REQUIRED=1, which make test-kafka and CI
-// set.
-func RequireReal(t testing.TB) {
+// RequireReal is the first line of every test that starts real Kafka, with the
+// releases that it needs. Such tests run with KAFKATEST_REAL=1 only, and
+// where KAFKA_VERSIONS selects those releases. Where Java or Maven is missing
+// they are skipped, or fail with KAFKATEST_REQUIRED=1, which make
+// test-kafka and CI set.
+func RequireReal(t testing.TB, versions ...string) {
 	t.Helper()
-	if os.Getenv("COORDSVC_TEST_KAFKA") != "1" {
-		t.Skip("starts real Kafka: run by make test-kafka (COORDSVC_TEST_KAFKA=1)")
+	if os.Getenv("KAFKATEST_REAL") != "1" {
+		t.Skip("starts real Kafka: run by make test-kafka (KAFKATEST_REAL=1)")
 	}
-	if err := Available(); err != nil {
-		if os.Getenv("COORDSVC_KAFKA_REQUIRED") == "1" {
-			t.Fatal(err)
+	selected, err := Selected()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range versions {
+		if !slices.Contains(selected, v) {
+			t.Skipf("needs Kafka %s, which KAFKA_VERSIONS=%s leaves out", v, os.Getenv("KAFKA_VERSIONS"))
 		}
+	}
+	err = Available()
+	switch {
+	case err == nil:
+	case os.Getenv("KAFKATEST_REQUIRED") == "1":
+		t.Fatal(err)
+	default:
 		t.Skip(err)
 	}
 }
 
-// EachRelease runs a test once a release that KAFKA_VERSIONS selects, as a
-// subtest named after it, one after the other.
+// EachRelease runs a test once for each release that KAFKA_VERSIONS selects, as
+// a subtest named after it, one after the other.
 func EachRelease(t *testing.T, test func(t *testing.T, version string)) {
 	t.Helper()
 	RequireReal(t)

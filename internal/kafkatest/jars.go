@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -36,12 +37,12 @@ func javaPath() (string, error) {
 
 // cacheDir is where the jars of all releases are kept between runs.
 func cacheDir() (string, error) {
-	if dir := os.Getenv("COORDSVC_KAFKA_CACHE"); dir != "" {
+	if dir := os.Getenv("KAFKATEST_CACHE"); dir != "" {
 		return filepath.Abs(dir)
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no place for Kafka's jars, set COORDSVC_KAFKA_CACHE: %w", err)
+		return "", fmt.Errorf("no place for Kafka's jars, set KAFKATEST_CACHE: %w", err)
 	}
 	return filepath.Join(dir, "coordsvc", "kafka"), nil
 }
@@ -54,7 +55,9 @@ func jars(ctx context.Context, r release) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, r.name)
+	project := projectFile(r.artifacts())
+	// A folder for each list of artifacts: an altered list must not find old jars.
+	dir := filepath.Join(cache, fmt.Sprintf("%s-%08x", r.name, crc32.ChecksumIEEE(project)))
 	if isDir(dir) {
 		return dir, nil
 	}
@@ -70,7 +73,7 @@ func jars(ctx context.Context, r release) (string, error) {
 	if isDir(dir) { // fetched while we waited
 		return dir, nil
 	}
-	if err := fetchJars(ctx, r, dir); err != nil {
+	if err := fetchJars(ctx, project, dir); err != nil {
 		return "", fmt.Errorf("fetch the jars of Kafka %s with Maven: %w", r.name, err)
 	}
 	return dir, nil
@@ -81,14 +84,14 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-func fetchJars(ctx context.Context, r release, dir string) error {
-	work, err := os.MkdirTemp(filepath.Dir(dir), "."+r.name+"-")
+func fetchJars(ctx context.Context, project []byte, dir string) error {
+	work, err := os.MkdirTemp(filepath.Dir(dir), ".fetch-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
 	pom := filepath.Join(work, "pom.xml")
-	if err := os.WriteFile(pom, projectFile(r.artifacts()), 0o644); err != nil {
+	if err := os.WriteFile(pom, project, 0o644); err != nil {
 		return err
 	}
 	out := filepath.Join(work, "jars")

@@ -103,23 +103,34 @@ func (p *process) signal(s os.Signal) error {
 	return nil
 }
 
-// failure describes a process that ended before its time, with the end of its log.
+// failure describes a process that ended before its time.
 func (p *process) failure() error {
-	return fmt.Errorf("%s ended (%v); the end of %s:\n%s", p.name, p.err, p.log, tail(p.log, 15))
+	return fmt.Errorf("%s ended (%w); from %s:\n%s", p.name, p.err, p.log, p.lastWords())
 }
 
-// tail is the last lines of a file.
-func tail(file string, lines int) string {
-	const most = 16 << 10
-	f, err := os.Open(file)
+// lastWords are the lines of the log that tell of trouble, and its end.
+func (p *process) lastWords() string {
+	const troubles, end = 8, 10
+	log, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	defer f.Close()
-	if size, err := f.Seek(0, io.SeekEnd); err == nil {
-		f.Seek(max(0, size-most), io.SeekStart)
+	lines := strings.Split(strings.TrimSpace(string(log[p.begin:])), "\n")
+	rest := max(0, len(lines)-end)
+	var told []string
+	for _, line := range lines[:rest] {
+		if len(told) < troubles && isTrouble(line) {
+			told = append(told, line)
+		}
 	}
-	b := make([]byte, most)
-	n, _ := f.Read(b)
-	return lastLines(b[:n], lines)
+	return strings.Join(append(told, lines[rest:]...), "\n")
+}
+
+func isTrouble(line string) bool {
+	for _, word := range []string{" ERROR ", " FATAL ", "Exception", "Caused by"} {
+		if strings.Contains(line, word) {
+			return true
+		}
+	}
+	return false
 }

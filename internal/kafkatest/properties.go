@@ -35,7 +35,7 @@ func (b *Broker) properties() map[string]string {
 		p["share.coordinator.state.topic.replication.factor"] = replicas
 		p["share.coordinator.state.topic.min.isr"] = "1"
 	}
-	if r.kraft() {
+	if c.kraft {
 		b.addKRaft(p)
 	} else {
 		b.addZooKeeper(p)
@@ -63,23 +63,12 @@ func (b *Broker) addZooKeeper(p map[string]string) {
 	if d := b.cluster.options.SessionTimeout; d > 0 {
 		p["zookeeper.session.timeout.ms"] = millis(d)
 	}
-	if oldest, mixed := b.cluster.oldest(); mixed {
-		p["inter.broker.protocol.version"] = oldest.protocol()
+	if b.release.name != b.cluster.oldest.name {
+		p["inter.broker.protocol.version"] = b.cluster.oldest.protocol()
 	}
 }
 
 func millis(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
-
-// oldest is the oldest release that the cluster was asked for, and whether there
-// are others.
-func (c *Cluster) oldest() (release, bool) {
-	list, err := c.options.releases()
-	if err != nil {
-		return release{}, false
-	}
-	oldest := slices.MinFunc(list, func(a, b release) int { return slices.Compare(a.numbers, b.numbers) })
-	return oldest, slices.ContainsFunc(list, func(r release) bool { return r.name != oldest.name })
-}
 
 // protocol is the release's own inter.broker.protocol.version: 2.8, 0.10.1.
 func (r release) protocol() string {
@@ -103,7 +92,7 @@ func (b *Broker) addListeners(p map[string]string) {
 		protocols = append(protocols, l.Name+":"+l.protocol())
 	}
 	p["advertised.listeners"] = strings.Join(open, ",")
-	if b.release.kraft() {
+	if b.cluster.kraft {
 		open = append(open, fmt.Sprintf("CONTROLLER://127.0.0.1:%d", b.controller))
 		protocols = append(protocols, "CONTROLLER:"+plaintext)
 	}

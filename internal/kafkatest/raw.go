@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -58,9 +59,10 @@ func RawFindAll(addr string, version int16, keyType int8, keys []string) ([]RawC
 		_, err := conn.Write(requests)
 		written <- err
 	}()
+	in := bufio.NewReader(conn)
 	answers := make([]RawCoordinator, len(keys))
 	for i, key := range keys {
-		if answers[i], err = readRawFind(conn, version, int32(i), key); err != nil {
+		if answers[i], err = readRawFind(in, version, int32(i), key); err != nil {
 			conn.Close() // ends the writer
 			return nil, errors.Join(fmt.Errorf("raw find of %q at %s, v%d: %w", key, addr, version, err), <-written)
 		}

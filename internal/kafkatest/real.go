@@ -1,7 +1,6 @@
 package kafkatest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,7 +25,8 @@ type Options struct {
 	Brokers int
 
 	// Versions, in place of Version and Brokers, gives each broker a release of
-	// its own. They speak to each other as the oldest does. ZooKeeper only.
+	// its own. They speak to each other as the oldest does; where that one is
+	// below 3.3, all of them use ZooKeeper, and none can be 4.0 or later.
 	Versions []string
 
 	// Listeners are opened in addition to PLAINTEXT, on a port of their own for
@@ -77,6 +77,9 @@ type Cluster struct {
 	dir       string
 	ownDir    bool
 	java      string
+	oldest    release
+	newest    release
+	kraft     bool // else ZooKeeper
 	zookeeper *process
 	zkAddr    string
 	voters    string // controller.quorum.voters
@@ -119,7 +122,7 @@ func Start(t testing.TB, o Options) *Cluster {
 }
 
 // Launch starts a cluster and returns once every broker answers and knows all
-// the others. The caller calls Close. Whatever way this process ends, its
+// the others. The caller calls Close. The logs of a start that failed stay. Whatever way this process ends, its
 // brokers end too (on Linux).
 func Launch(ctx context.Context, o Options) (*Cluster, error) {
 	if err := Available(); err != nil {
@@ -127,6 +130,7 @@ func Launch(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{options: o}
 	if err := c.start(ctx); err != nil {
+		c.ownDir = false // the logs stay
 		c.Close()
 		return nil, err
 	}
@@ -138,6 +142,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.oldest, c.newest = slices.MinFunc(releases, release.compare), slices.MaxFunc(releases, release.compare)
+	c.kraft = c.oldest.kraft()
 	for _, r := range releases { // before the clock of startTimeout runs
 		if _, err := jars(ctx, r); err != nil {
 			return err
@@ -148,9 +154,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.prepare(releases); err != nil {
 		return err
 	}
-	if !releases[0].kraft() {
-		newest := slices.MaxFunc(releases, func(a, b release) int { return slices.Compare(a.numbers, b.numbers) })
-		if err := c.startZooKeeper(ctx, newest); err != nil {
+	if !c.kraft {
+		if err := c.startZooKeeper(ctx, c.newest); err != nil {
 			return err
 		}
 	}
@@ -186,8 +191,8 @@ func (o Options) releases() ([]release, error) {
 		list = append(list, r)
 	}
 	for _, r := range list {
-		if r.name != list[0].name && (r.kraft() || list[0].kraft()) {
-			return nil, fmt.Errorf("kafka %s and %s in one cluster: only releases below 3.3 can be mixed here", list[0].name, r.name)
+		if r.atLeast(4, 0) && !slices.MinFunc(list, release.compare).kraft() {
+			return nil, fmt.Errorf("kafka %s cannot join a cluster that uses ZooKeeper, as brokers below 3.3 do here", r.name)
 		}
 	}
 	return list, nil
@@ -219,7 +224,7 @@ func (c *Cluster) prepare(releases []release) error {
 				return err
 			}
 		}
-		if r.kraft() {
+		if c.kraft {
 			if b.controller, err = c.reserve(); err != nil {
 				return err
 			}
@@ -336,8 +341,8 @@ func (b *Broker) signal(s os.Signal) error {
 // data, and returns once it answers.
 func (b *Broker) Restart(ctx context.Context) error { return b.RestartAs(ctx, b.Version()) }
 
-// RestartAs is Restart with another release, as in a rolling upgrade. Mind
-// inter.broker.protocol.version: a newer release reads older data, not the reverse.
+// RestartAs is Restart with another release, as in a rolling upgrade: with a
+// newer one, which goes on to speak as the oldest that the cluster began with.
 func (b *Broker) RestartAs(ctx context.Context, version string) error {
 	r, err := parseRelease(version)
 	if err != nil {
@@ -367,7 +372,7 @@ func (b *Broker) start(ctx context.Context) error {
 	if err := writeProperties(config, b.properties()); err != nil {
 		return err
 	}
-	if b.release.kraft() {
+	if b.cluster.kraft {
 		if err := b.format(ctx, config); err != nil {
 			return err
 		}
@@ -389,7 +394,11 @@ func (b *Broker) format(ctx context.Context, config string) error {
 	if _, err := os.Stat(filepath.Join(b.dir, "data", "meta.properties")); err == nil {
 		return nil
 	}
-	args := append([]string{"kafka.tools.StorageTool", "format", "-t", clusterID, "-c", config}, b.cluster.options.FormatArgs...)
+	args := []string{"kafka.tools.StorageTool", "format", "-t", clusterID, "-c", config}
+	if b.release.name != b.cluster.oldest.name {
+		args = append(args, "--release-version", b.cluster.oldest.protocol())
+	}
+	args = append(args, b.cluster.options.FormatArgs...)
 	argv, err := b.cluster.javaCommand(ctx, b.release, nil, args...)
 	if err != nil {
 		return err
@@ -451,7 +460,7 @@ func (c *Cluster) javaCommand(ctx context.Context, r release, jvmArgs []string, 
 	}
 	argv := []string{
 		c.java, "-Xmx384m", "-Xms64m", "-XX:+UseSerialGC",
-		"-XX:TieredStopAtLevel=1", "-Xshare:auto", // start fast; nothing here runs long
+		"-XX:TieredStopAtLevel=1", // starts faster; for measurements, JVMArgs may say 4
 		"-Dlog4j.configuration=file:" + filepath.Join(c.dir, log4jFile),
 		"-Dlog4j2.configurationFile=" + filepath.Join(c.dir, log4j2File),
 		"-Dzookeeper.sasl.client=false",
@@ -500,8 +509,7 @@ func (p *process) waitUntil(ctx context.Context, answers func() error) error {
 		case <-p.exited:
 			return p.failure()
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w (%w); the end of %s:\n%s",
-				p.name, err, cmp.Or(context.Cause(ctx), ctx.Err()), p.log, tail(p.log, 15))
+			return fmt.Errorf("%s is not ready: %w (%w); from %s:\n%s", p.name, err, ctx.Err(), p.log, p.lastWords())
 		case <-tick.C:
 		}
 	}

@@ -17,7 +17,7 @@ var Releases = []string{
 	"2.4.1", "2.8.2", "3.0.2", "3.7.2", "3.9.2", "4.4.0",
 }
 
-// Selected is what KAFKA_VERSIONS ("4.4.0,2.8.2") asks for, or Releases.
+// Selected is which releases KAFKA_VERSIONS ("4.4.0,2.8.2") asks for, or Releases.
 func Selected() ([]string, error) {
 	list := strings.FieldsFunc(os.Getenv("KAFKA_VERSIONS"), func(r rune) bool { return r == ',' || r == ' ' })
 	if len(list) == 0 {
@@ -54,8 +54,10 @@ func parseRelease(name string) (release, error) {
 
 func (r release) atLeast(numbers ...int) bool { return slices.Compare(r.numbers, numbers) >= 0 }
 
-// kraft says whether brokers keep their metadata themselves (KRaft fit for use:
-// 3.3) or in ZooKeeper.
+func (r release) compare(other release) int { return slices.Compare(r.numbers, other.numbers) }
+
+// kraft says whether brokers can keep their metadata themselves, which is fit
+// for use from 3.3 on, or need ZooKeeper.
 func (r release) kraft() bool { return r.atLeast(3, 3) }
 
 // offers is which versions of an API came with which release; all are offered
@@ -136,6 +138,9 @@ func (r release) artifacts() []artifact {
 	}
 	if r.atLeast(1, 0) && !r.atLeast(4, 0) {
 		list = append(list, "org.slf4j:slf4j-log4j12:1.7.36", "log4j:log4j:1.2.17") // else nothing is logged
+	}
+	if r.atLeast(4, 0) {
+		list = append(list, "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5") // the same, for log4j 2
 	}
 	if r.atLeast(2, 0) && !r.atLeast(2, 4) {
 		// ZooKeeper 3.4.14 cannot parse addresses as Java 14 and later print them.

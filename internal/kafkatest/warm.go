@@ -16,8 +16,7 @@ const warmKeys = 500
 func (c *Cluster) Warm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	oldest, _ := c.oldest()
-	for _, keyType := range oldest.keyTypes() {
+	for _, keyType := range c.oldest.keyTypes() {
 		if err := c.warm(ctx, keyType); err != nil {
 			return fmt.Errorf("warm up key type %d on %v: %w", keyType, c.Bootstrap(), err)
 		}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/coordsvc/coordsvc/internal/config"
+)
+
+// Exit codes. They are part of the contract with scripts.
+const (
+	exitOK          = 0
+	exitFailed      = 1   // a key was not found, or the command could not do its work
+	exitUsage       = 2   // a flag, a setting or a key is wrong; nothing was asked of Kafka
+	exitUnreachable = 3   // no broker of the cluster answered
+	exitInterrupted = 130 // Ctrl-C, as shells have it
+)
+
+// streams are the standard streams of the process.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// invocation is what every command gets: how coordsvc was called, and with what.
+type invocation struct {
+	streams
+	ctx     context.Context //nolint:containedctx // lives exactly as long as the command
+	program string
+	environ []string
+}
+
+// cli is the command line; kong reads it.
+type cli struct {
+	ShowVersion versionFlag `name:"version" help:"Print the version."`
+
+	Serve       serveCmd       `cmd:"" help:"Run the service: gRPC, REST, health."`
+	Demo        demoCmd        `cmd:"" help:"Run the service on a built-in three-broker cluster, and print what to try."`
+	Lookup      lookupCmd      `cmd:"" help:"Ask Kafka which broker coordinates a key, with no service between."`
+	Healthcheck healthcheckCmd `cmd:"" help:"Ask a running service whether it is live or ready."`
+	Config      configCmd      `cmd:"" help:"Print the settings in force, and where each came from."`
+	Version     versionCmd     `cmd:"" help:"Print the version, and the Kafka protocol versions spoken."`
+}
+
+const description = `coordsvc answers which Kafka broker coordinates a consumer group, a transactional id or a share partition.`
+
+const generalHelp = `Examples:
+
+    coordsvc demo
+    coordsvc lookup --kafka-brokers kafka-1.example:9092 orders payments
+    coordsvc serve --kafka-brokers kafka-1.example:9092,kafka-2.example:9092
+
+Exit codes: 0 all well; 1 a key was not found, or the command could not do its work; 2 wrong usage or settings; 3 the cluster cannot be reached.`
+
+// Help is shown by kong under the description.
+func (cli) Help() string { return generalHelp }
+
+// command is what each subcommand is.
+type command interface {
+	Run(inv *invocation) error
+}
+
+// run is the whole program. args begin with the program's name.
+func run(ctx context.Context, args []string, std streams, environ []string) int {
+	inv := &invocation{streams: std, ctx: ctx, program: args[0], environ: environ}
+	printed := false // by --help or --version, after which there is nothing to do
+	c := newCLI()
+	app, err := kong.New(c,
+		kong.Name("coordsvc"),
+		kong.Description(description),
+		kong.Writers(std.out, std.err),
+		kong.Exit(func(int) { printed = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+	if err != nil {
+		panic("coordsvc: the command line is not well-formed: " + err.Error())
+	}
+	parsed, err := app.Parse(argumentsLast(app.Model, args[1:]))
+	if printed {
+		return exitOK
+	}
+	if err != nil {
+		return inv.fail(usageError(err))
+	}
+	chosen, ok := parsed.Selected().Target.Addr().Interface().(command)
+	if !ok {
+		panic("coordsvc: " + parsed.Command() + " is no command")
+	}
+	if err := chosen.Run(inv); err != nil {
+		return inv.fail(err)
+	}
+	return exitOK
+}
+
+func newCLI() *cli {
+	return &cli{
+		Serve:       serveCmd{settingsFlags: newSettingsFlags()},
+		Demo:        demoCmd{settingsFlags: newSettingsFlags("pool", "lookup", "grpc", "http", "admin", "limits", "log", "shutdown")},
+		Lookup:      lookupCmd{settingsFlags: newSettingsFlags("kafka", "lookup", "log")},
+		Healthcheck: healthcheckCmd{settingsFlags: newSettingsFlags("admin")},
+		Config:      configCmd{settingsFlags: newSettingsFlags()},
+	}
+}
+
+// failure is an error that decides the exit code. Without a message nothing is
+// printed: the command has said it already.
+type failure struct {
+	code    int
+	message string
+}
+
+func (f *failure) Error() string { return f.message }
+
+func failf(code int, format string, args ...any) error {
+	return &failure{code, fmt.Sprintf(format, args...)}
+}
+
+// usageError is an error of kong, with the way to the help.
+func usageError(err error) error {
+	help := "coordsvc --help"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil && parse.Context.Selected() != nil {
+		help = parse.Context.Selected().FullPath() + " --help"
+	}
+	return failf(exitUsage, "%s (see %s)", err, help)
+}
+
+// fail prints the error in one plain sentence and returns the exit code.
+func (inv *invocation) fail(err error) int {
+	code := exitFailed
+	var f *failure
+	if errors.As(err, &f) {
+		code = f.code
+	}
+	if message := err.Error(); message != "" {
+		fmt.Fprintln(inv.err, "coordsvc: "+message)
+	}
+	return code
+}
+
+// settingsFlags are the flags of a command that has settings.
+type settingsFlags struct {
+	File string `name:"config" placeholder:"FILE" help:"YAML file with settings. Every setting is also an environment variable: --log-level is COORDSVC_LOG_LEVEL."`
+
+	Flags any `embed:""` // the struct that kong fills; flags reads it
+
+	flags *config.Flags
+}
+
+func newSettingsFlags(sections ...string) settingsFlags {
+	flags := config.NewFlags(sections...)
+	return settingsFlags{Flags: flags.Fields(), flags: flags}
+}
+
+// load reads the settings. The error lists everything that is wrong with them.
+func (f *settingsFlags) load(inv *invocation, require ...string) (*config.Loaded, error) {
+	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Require: require})
+	if err == nil {
+		return loaded, nil
+	}
+	mistakes := strings.Split(err.Error(), "\n")
+	if len(mistakes) == 1 {
+		return loaded, failf(exitUsage, "%s", mistakes[0])
+	}
+	return loaded, failf(exitUsage, "%d settings are wrong:\n  %s", len(mistakes), strings.Join(mistakes, "\n  "))
+}

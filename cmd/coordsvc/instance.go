@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/coordsvc/coordsvc/internal/config"
+	"github.com/coordsvc/coordsvc/kafkawire"
+	"github.com/coordsvc/coordsvc/pool"
+	"github.com/coordsvc/coordsvc/service"
+)
+
+// instance is the service without its ports: what serve, demo and lookup share.
+type instance struct {
+	*service.CoordinatorService
+
+	cluster *pool.Cluster
+	finder  *service.Finder
+}
+
+// newInstance puts the parts together. Nothing is dialled before start.
+func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, error) {
+	cluster, err := pool.NewCluster(pool.Config{
+		Bootstrap:               settings.Kafka.Brokers,
+		ClientID:                settings.Kafka.ClientID,
+		SoftwareName:            "coordsvc",
+		SoftwareVersion:         thisBuild().version,
+		DiscoverBrokers:         settings.Kafka.DiscoverBrokers,
+		DialTimeout:             settings.Kafka.DialTimeout,
+		RequestTimeout:          settings.Kafka.RequestTimeout,
+		MaxAPIVersions:          kafkawire.Version(settings.Kafka.MaxAPIVersions),
+		MaxConnectionsPerBroker: settings.Pool.MaxConnectionsPerBroker,
+		MaxIdleTime:             settings.Pool.MaxIdleTime,
+		MaxLifetime:             settings.Pool.MaxLifetime,
+		AcquireTimeout:          settings.Pool.AcquireTimeout,
+		MaxWaiters:              settings.Pool.MaxWaiters,
+		Logger:                  logger,
+	})
+	if err != nil {
+		return nil, failf(exitUsage, "%s", err)
+	}
+	finder := service.NewFinder(cluster, service.FinderConfig{
+		ChunkKeys:      settings.Lookup.ChunkKeys,
+		PipelineWindow: settings.Lookup.PipelineWindow,
+		RequestTimeout: settings.Kafka.RequestTimeout,
+		MaxWaitingKeys: settings.Limits.MaxWaitingKeys,
+		Logger:         logger,
+	})
+	return &instance{
+		CoordinatorService: service.NewCoordinatorService(finder, cluster, service.Limits{
+			MaxKeys:        settings.Lookup.MaxKeys,
+			DefaultTimeout: settings.Lookup.DefaultTimeout,
+			MaxTimeout:     settings.Lookup.MaxTimeout,
+		}),
+		cluster: cluster,
+		finder:  finder,
+	}, nil
+}
+
+func (i *instance) start() { i.cluster.Start() }
+
+// closeTimeout is what closing may take when calls or brokers hang.
+const closeTimeout = 2 * time.Second
+
+// close ends the lookups first, then the connections that they use.
+func (i *instance) close(logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := i.finder.Close(ctx); err != nil {
+		logger.Warn("stopping: lookups did not end in time", "error", err)
+	}
+	if err := i.cluster.Close(ctx); err != nil {
+		logger.Warn("stopping: connections did not close in time", "error", err)
+	}
+}
+
+// newLogger logs as the settings say.
+func newLogger(w io.Writer, settings config.Log) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(settings.Level)); err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if settings.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, options)), nil
+}

@@ -1,0 +1,206 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Limit is what a value must keep to, in a form that documentation and schemas
+// can be made from.
+type Limit struct {
+	// Min and Max are inclusive and written like the value. Empty: not limited.
+	Min, Max string
+	// OneOf are the only values allowed, where it is not nil.
+	OneOf []string
+	// Syntax describes a value that has a form of its own, for example host:port.
+	Syntax string
+
+	check func(value any) error
+}
+
+// String describes the limit for people; "" where there is none.
+func (l Limit) String() string {
+	switch {
+	case l.OneOf != nil:
+		return strings.Join(l.OneOf, ", ")
+	case l.Min != "" || l.Max != "":
+		return l.Min + " to " + l.Max
+	default:
+		return l.Syntax
+	}
+}
+
+func from(low, high int) Limit {
+	return Limit{
+		Min: strconv.Itoa(low), Max: strconv.Itoa(high),
+		check: func(value any) error {
+			if n := value.(int); n < low || n > high {
+				return fmt.Errorf("%d is out of range; give %d to %d", n, low, high)
+			}
+			return nil
+		},
+	}
+}
+
+func between(low, high time.Duration) Limit {
+	return Limit{
+		Min: formatDuration(low), Max: formatDuration(high),
+		check: func(value any) error {
+			if d := value.(time.Duration); d < low || d > high {
+				return fmt.Errorf("%s is out of range; give %s to %s", formatDuration(d), formatDuration(low), formatDuration(high))
+			}
+			return nil
+		},
+	}
+}
+
+func oneOf(values ...string) Limit {
+	return Limit{
+		OneOf: values,
+		check: func(value any) error {
+			if text := value.(string); !slices.Contains(values, text) {
+				return fmt.Errorf("%q is not one of %s", text, strings.Join(values, ", "))
+			}
+			return nil
+		},
+	}
+}
+
+// printable allows what can stand in a log line of a broker.
+func printable(maxBytes int) Limit {
+	return Limit{
+		Syntax: fmt.Sprintf("1 to %d bytes, printable", maxBytes),
+		check: func(value any) error {
+			text := value.(string)
+			switch {
+			case text == "":
+				return errors.New("the value is empty")
+			case len(text) > maxBytes:
+				return fmt.Errorf("the value has %d bytes; at most %d are allowed", len(text), maxBytes)
+			case strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
+				return fmt.Errorf("%q holds a character that cannot be printed", text)
+			}
+			return nil
+		},
+	}
+}
+
+func listenAddress() Limit {
+	return Limit{
+		Syntax: "host:port",
+		check: func(value any) error {
+			return checkListenAddress(value.(string))
+		},
+	}
+}
+
+func brokerAddresses() Limit {
+	return Limit{
+		Syntax: "host:port, ...",
+		check: func(value any) error {
+			for _, address := range value.([]string) {
+				if err := checkBrokerAddress(address); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func checkBrokerAddress(address string) error {
+	if scheme, rest, found := strings.Cut(address, "://"); found {
+		return fmt.Errorf("%q begins with %s://; a broker is given as host:port, here %s", address, scheme, withPort(rest))
+	}
+	host, port, err := net.SplitHostPort(address)
+	switch {
+	case err != nil && wantsPort(err):
+		return fmt.Errorf("%q has no port; a broker is given as host:port, here for example %s", address, withPort(address))
+	case err != nil:
+		return fmt.Errorf("%q is not host:port, for example kafka-1.example:9092 or [2001:db8::1]:9092", address)
+	case host == "":
+		return fmt.Errorf("%q has no host; a broker is given as host:port, for example kafka-1.example%s", address, address)
+	}
+	if err := checkHost(address, host); err != nil {
+		return err
+	}
+	return checkPort(address, port, 1)
+}
+
+func checkListenAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	switch {
+	case err != nil && isPort(address):
+		return fmt.Errorf("%q has no colon; write :%s to listen on every address, or 127.0.0.1:%s for this machine only", address, address, address)
+	case err != nil && wantsPort(err):
+		return fmt.Errorf("%q has no port; give host:port, for example %s:8080", address, bracketed(strings.TrimSuffix(address, ":")))
+	case err != nil:
+		return fmt.Errorf("%q is not host:port, for example :8080, 127.0.0.1:8080 or [::1]:8080", address)
+	}
+	if err := checkHost(address, host); err != nil {
+		return err
+	}
+	return checkPort(address, port, 0)
+}
+
+// wantsPort tells an address without a port from one that is written wrongly.
+// A bare IPv6 address counts as the former: net finds too many colons in it.
+func wantsPort(err error) bool {
+	var addr *net.AddrError
+	if !errors.As(err, &addr) {
+		return false
+	}
+	return addr.Err == "missing port in address" || net.ParseIP(addr.Addr) != nil
+}
+
+// withPort shows the address as it should have been given.
+func withPort(address string) string {
+	address, _, _ = strings.Cut(address, "/")
+	if _, port, err := net.SplitHostPort(address); err == nil && port != "" {
+		return address
+	}
+	return bracketed(strings.TrimSuffix(address, ":")) + ":9092"
+}
+
+func bracketed(host string) string {
+	if ip := net.ParseIP(host); ip != nil && strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// checkHost refuses what can be neither a name nor an address. Whether a name
+// exists is for the resolver to say, when it is dialled.
+func checkHost(address, host string) error {
+	if strings.ContainsFunc(host, func(r rune) bool {
+		return r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(`/\@,;"'()<>[]{}?#`, r)
+	}) {
+		return fmt.Errorf("%q holds a character that no host name has", address)
+	}
+	if strings.Contains(host, ":") && net.ParseIP(strings.Split(host, "%")[0]) == nil {
+		return fmt.Errorf("%q is not a valid IPv6 address with a port, such as [2001:db8::1]:9092", address)
+	}
+	return nil
+}
+
+func checkPort(address, port string, lowest int) error {
+	if port == "" {
+		return fmt.Errorf("%q has no port after the colon", address)
+	}
+	n, err := strconv.ParseUint(port, 10, 32)
+	if err != nil || n > 65535 || int(n) < lowest {
+		return fmt.Errorf("%q: the port must be a number from %d to 65535", address, lowest)
+	}
+	return nil
+}
+
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
+}

@@ -1,0 +1,67 @@
+package config
+
+import "time"
+
+// Settings are the values in force, grouped as in the YAML file. What each one
+// means, its limits and its default stand in the table, not here.
+type Settings struct {
+	Kafka    Kafka
+	Pool     Pool
+	Lookup   Lookup
+	GRPC     Listener
+	HTTP     Listener
+	Admin    Listener
+	Limits   Limits
+	Log      Log
+	Shutdown Shutdown
+}
+
+// Kafka says which cluster to ask, and how to reach it.
+type Kafka struct {
+	Brokers         []string
+	ClientID        string
+	DiscoverBrokers bool
+	DialTimeout     time.Duration
+	RequestTimeout  time.Duration
+	MaxAPIVersions  int
+}
+
+// Pool bounds the connections to each broker.
+type Pool struct {
+	MaxConnectionsPerBroker int
+	MaxIdleTime             time.Duration
+	MaxLifetime             time.Duration
+	AcquireTimeout          time.Duration
+	MaxWaiters              int
+}
+
+// Lookup bounds one call, and says how it is cut into requests to Kafka.
+type Lookup struct {
+	MaxKeys        int
+	ChunkKeys      int
+	PipelineWindow int
+	DefaultTimeout time.Duration
+	MaxTimeout     time.Duration
+}
+
+// Listener is one port that the service listens on.
+type Listener struct {
+	Address string
+}
+
+// Limits bound what all callers together may ask of the service.
+type Limits struct {
+	MaxWaitingKeys int
+}
+
+// Log says what is logged, and in which form.
+type Log struct {
+	Level  string
+	Format string
+}
+
+// Shutdown gives the times of a graceful stop.
+type Shutdown struct {
+	DrainDelay   time.Duration
+	DrainTimeout time.Duration
+}

@@ -1,0 +1,270 @@
+package config
+
+import (
+	"iter"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Setting is one row of the table.
+type Setting struct {
+	// Path is the place in the YAML file, for example kafka.dial-timeout. The names
+	// of the flag and of the environment variable are made from it.
+	Path string
+	// Default is written as a person would give it. It is empty only where there is
+	// no default.
+	Default string
+	// Doc says what the setting does and when to change it, in whole sentences. The
+	// first one is the help of the flag.
+	Doc string
+	// Example is a value worth showing. Without one the default is shown.
+	Example string
+	// Required settings have no default; the commands that use them refuse to start
+	// without.
+	Required bool
+	// Secret values are never printed, neither in errors nor by `coordsvc config`.
+	Secret bool
+	// Limit is what the value must keep to.
+	Limit Limit
+
+	// field points to the place in the settings that holds the value: a *string,
+	// *bool, *int, *time.Duration or *[]string. Its type is the type of the setting.
+	field func(*Settings) any
+}
+
+// Sections describes the first part of the paths, in the order of the documentation.
+var Sections = []Section{
+	{"kafka", "The cluster to ask"},
+	{"pool", "Connections to each broker"},
+	{"lookup", "Lookups"},
+	{"grpc", "gRPC port"},
+	{"http", "REST port"},
+	{"admin", "Admin port"},
+	{"limits", "Limits"},
+	{"log", "Logs"},
+	{"shutdown", "Stopping"},
+}
+
+// Section is a group of settings.
+type Section struct {
+	Name  string
+	Title string
+}
+
+// All yields every setting, grouped by section, in the order of the documentation.
+// Documentation, schemas and deployment files are generated from it.
+func All() iter.Seq[*Setting] {
+	return slices.Values(table)
+}
+
+// Flag is the name of the flag, without the dashes: kafka-dial-timeout.
+func (s *Setting) Flag() string { return strings.ReplaceAll(s.Path, ".", "-") }
+
+// Env is the name of the environment variable: COORDSVC_KAFKA_DIAL_TIMEOUT.
+func (s *Setting) Env() string {
+	return EnvPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Path))
+}
+
+// Section is the first part of the path: kafka.
+func (s *Setting) Section() string {
+	section, _, _ := strings.Cut(s.Path, ".")
+	return section
+}
+
+// Summary is the first sentence of the documentation, for help texts.
+func (s *Setting) Summary() string {
+	if i := strings.Index(s.Doc, ". "); i >= 0 {
+		return s.Doc[:i+1]
+	}
+	return s.Doc
+}
+
+var table = []*Setting{
+	{
+		Path:     "kafka.brokers",
+		Required: true,
+		Example:  "kafka-1.example:9092,kafka-2.example:9092",
+		Doc: "Brokers to start from, as host:port. Two or three are enough: the others are found through them. " +
+			"An IPv6 address stands in brackets: [2001:db8::1]:9092.",
+		Limit: brokerAddresses(),
+		field: func(s *Settings) any { return &s.Kafka.Brokers },
+	},
+	{
+		Path:    "kafka.client-id",
+		Default: "coordsvc",
+		Doc:     "The client id sent with every request. Brokers show it in their request logs and apply quotas by it.",
+		Limit:   printable(255),
+		field:   func(s *Settings) any { return &s.Kafka.ClientID },
+	},
+	{
+		Path:    "kafka.discover-brokers",
+		Default: "true",
+		Doc: "Ask the cluster for its brokers and spread lookups over all of them. " +
+			"Set it to false where only the brokers of kafka.brokers can be reached.",
+		field: func(s *Settings) any { return &s.Kafka.DiscoverBrokers },
+	},
+	{
+		Path:    "kafka.dial-timeout",
+		Default: "5s",
+		Doc: "How long each step to a ready connection may take: connecting, and asking for the versions. " +
+			"A broker that stays silent when asked for its versions (Kafka 0.9) costs one such wait.",
+		Limit: between(10*time.Millisecond, 5*time.Minute),
+		field: func(s *Settings) any { return &s.Kafka.DialTimeout },
+	},
+	{
+		Path:    "kafka.request-timeout",
+		Default: "10s",
+		Doc: "How long a broker may take to answer one request. " +
+			"After that its connection is closed and the keys are asked of another broker.",
+		Limit: between(10*time.Millisecond, 5*time.Minute),
+		field: func(s *Settings) any { return &s.Kafka.RequestTimeout },
+	},
+	{
+		Path:    "kafka.max-api-versions",
+		Default: "3",
+		Doc: "The ApiVersions version to ask first. " +
+			"Lower it only for a proxy or broker that closes the connection on a version it does not know.",
+		Limit: from(0, 4),
+		field: func(s *Settings) any { return &s.Kafka.MaxAPIVersions },
+	},
+
+	{
+		Path:    "pool.max-connections-per-broker",
+		Default: "4",
+		Doc: "Connections to one broker at most. Kafka answers one request at a time on a connection, " +
+			"so this is how many requests a broker works on for one instance of coordsvc.",
+		Limit: from(1, 1000),
+		field: func(s *Settings) any { return &s.Pool.MaxConnectionsPerBroker },
+	},
+	{
+		Path:    "pool.max-idle-time",
+		Default: "3m",
+		Doc: "How long a connection may be unused before it is closed. " +
+			"Keep it below connections.max.idle.ms of the brokers (10 minutes unless changed) and below what firewalls between allow.",
+		Limit: between(time.Second, 24*time.Hour),
+		field: func(s *Settings) any { return &s.Pool.MaxIdleTime },
+	},
+	{
+		Path:    "pool.max-lifetime",
+		Default: "1h",
+		Doc:     "How long a connection is used before a new one takes its place. Each connection gets a little less or more, so that they do not all end at once.",
+		Limit:   between(time.Second, 7*24*time.Hour),
+		field:   func(s *Settings) any { return &s.Pool.MaxLifetime },
+	},
+	{
+		Path:    "pool.acquire-timeout",
+		Default: "2s",
+		Doc:     "How long a batch of keys waits for a free connection. Then it is tried again as long as a caller waits for it.",
+		Limit:   between(time.Millisecond, 5*time.Minute),
+		field:   func(s *Settings) any { return &s.Pool.AcquireTimeout },
+	},
+	{
+		Path:    "pool.max-waiters",
+		Default: "1024",
+		Doc:     "How many batches may wait for a connection to one broker. More are refused at once.",
+		Limit:   from(1, 1_000_000),
+		field:   func(s *Settings) any { return &s.Pool.MaxWaiters },
+	},
+
+	{
+		Path:    "lookup.max-keys",
+		Default: "10000",
+		Doc:     "Keys in one call at most. A call with more is refused as a whole.",
+		Limit:   from(1, 1_000_000),
+		field:   func(s *Settings) any { return &s.Lookup.MaxKeys },
+	},
+	{
+		Path:    "lookup.chunk-keys",
+		Default: "500",
+		Doc: "Keys in one request to a broker of Kafka 3.0 or later at most. " +
+			"A large call is cut into chunks, which spread over brokers and connections; other callers wait for one chunk at most.",
+		Limit: from(1, 10_000),
+		field: func(s *Settings) any { return &s.Lookup.ChunkKeys },
+	},
+	{
+		Path:    "lookup.pipeline-window",
+		Default: "32",
+		Doc:     "Requests on their way on one connection at a time, to brokers that take one key a request (before Kafka 3.0).",
+		Limit:   from(1, 1024),
+		field:   func(s *Settings) any { return &s.Lookup.PipelineWindow },
+	},
+	{
+		Path:    "lookup.default-timeout",
+		Default: "5s",
+		Doc:     "How long a call that gives no timeout waits for an answer. Keys whose coordinator is not available yet are asked again until then.",
+		Limit:   between(time.Millisecond, time.Hour),
+		field:   func(s *Settings) any { return &s.Lookup.DefaultTimeout },
+	},
+	{
+		Path:    "lookup.max-timeout",
+		Default: "30s",
+		Doc:     "The longest wait that a call may ask for. A longer timeout is cut to it.",
+		Limit:   between(time.Millisecond, time.Hour),
+		field:   func(s *Settings) any { return &s.Lookup.MaxTimeout },
+	},
+
+	{
+		Path:    "grpc.address",
+		Default: ":9090",
+		Doc:     "Where gRPC is served, as host:port. No host means every address of the machine; port 0 takes a free one and logs which.",
+		Limit:   listenAddress(),
+		field:   func(s *Settings) any { return &s.GRPC.Address },
+	},
+	{
+		Path:    "http.address",
+		Default: ":8080",
+		Doc:     "Where REST is served, as host:port.",
+		Limit:   listenAddress(),
+		field:   func(s *Settings) any { return &s.HTTP.Address },
+	},
+	{
+		Path:    "admin.address",
+		Default: ":8081",
+		Doc:     "Where health is served, as host:port. It is plain HTTP: keep it inside the cluster.",
+		Limit:   listenAddress(),
+		field:   func(s *Settings) any { return &s.Admin.Address },
+	},
+
+	{
+		Path:    "limits.max-waiting-keys",
+		Default: "1000000",
+		Doc: "Keys of all callers together that may wait for Kafka. " +
+			"What comes on top is refused with OVERLOADED, which keeps memory bounded while Kafka stalls.",
+		Limit: from(1, 100_000_000),
+		field: func(s *Settings) any { return &s.Limits.MaxWaitingKeys },
+	},
+
+	{
+		Path:    "log.level",
+		Default: "info",
+		Doc:     "The least severe message that is logged. Keys and group ids appear at debug only.",
+		Limit:   oneOf("debug", "info", "warn", "error"),
+		field:   func(s *Settings) any { return &s.Log.Level },
+	},
+	{
+		Path:    "log.format",
+		Default: "text",
+		Doc:     "Lines for people (text) or one JSON object a line (json). Logs go to standard error.",
+		Limit:   oneOf("text", "json"),
+		field:   func(s *Settings) any { return &s.Log.Format },
+	},
+
+	{
+		Path:    "shutdown.drain-delay",
+		Default: "5s",
+		Doc: "How long to go on serving as not ready after the signal to stop, so that balancers see it and send new calls elsewhere. " +
+			"A second signal stops at once.",
+		Limit: between(0, 10*time.Minute),
+		field: func(s *Settings) any { return &s.Shutdown.DrainDelay },
+	},
+	{
+		Path:    "shutdown.drain-timeout",
+		Default: "35s",
+		Doc: "How long calls in flight may take to end after that; then they are cut off. " +
+			"Make it longer than lookup.max-timeout, and the supervisor's grace period longer than the delay and this together " +
+			"(terminationGracePeriodSeconds in Kubernetes is 30 unless changed).",
+		Limit: between(100*time.Millisecond, time.Hour),
+		field: func(s *Settings) any { return &s.Shutdown.DrainTimeout },
+	},
+}

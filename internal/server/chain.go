@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc"
+)
+
+// chainOrder is the order of the interceptors, outermost first. A step that is
+// not built has its place all the same. Why this order:
+//
+//	recovery    outermost: a panic in any step below is an answer, not an exit
+//	request id  before whatever writes it somewhere
+//	metrics, tracing, logging
+//	            around everything that can refuse, so that refusals are seen
+//	status      below logging, so that what is logged is what is answered
+//	deadline    before the first step that may wait
+//	auth        before admission: a stranger must not use up places
+//	admission   before anything is spent on the request
+//	validation  innermost: looks at the request itself
+//	drain       streams only: ends them when the server stops
+var chainOrder = []string{
+	"recovery", "request id", "metrics", "tracing", "logging", "status",
+	"deadline", "auth", "admission", "validation", "drain",
+}
+
+// step is one interceptor with the name that chainOrder knows it by. Unary or
+// stream may be nil where the step has nothing to do. (The API is unary; health
+// and reflection are streams.)
+type step struct {
+	name       string
+	unaryStep  grpc.UnaryServerInterceptor
+	streamStep grpc.StreamServerInterceptor
+}
+
+// chain is the steps that every call passes, outermost first.
+type chain []step
+
+// newChain refuses steps that are unknown, doubled or out of order.
+func newChain(steps ...step) (chain, error) {
+	last := -1
+	for _, s := range steps {
+		place := slices.Index(chainOrder, s.name)
+		if place < 0 {
+			return nil, fmt.Errorf("server: interceptor %q has no place in chainOrder", s.name)
+		}
+		if place <= last {
+			return nil, fmt.Errorf("server: interceptor %q must come before %q", s.name, chainOrder[last])
+		}
+		last = place
+	}
+	return steps, nil
+}
+
+// unary is the chain as one interceptor.
+func (c chain) unary() grpc.UnaryServerInterceptor {
+	combined := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		return handler(ctx, req)
+	}
+	for _, s := range slices.Backward(c) {
+		if s.unaryStep == nil {
+			continue
+		}
+		outer, inner := s.unaryStep, combined
+		combined = func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return outer(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+				return inner(ctx, req, info, handler)
+			})
+		}
+	}
+	return combined
+}
+
+// streams is what the chain does to streams, outermost first.
+func (c chain) streams() []grpc.StreamServerInterceptor {
+	var list []grpc.StreamServerInterceptor
+	for _, s := range c {
+		if s.streamStep != nil {
+			list = append(list, s.streamStep)
+		}
+	}
+	return list
+}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestChainOrderIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		steps []string
+		says  string
+	}{
+		{steps: nil},
+		{steps: []string{"recovery", "logging", "deadline"}},
+		{steps: chainOrder},
+		{steps: []string{"logging", "recovery"}, says: `"recovery" must come before "logging"`},
+		{steps: []string{"auth", "auth"}, says: "must come before"},
+		{steps: []string{"recovery", "coffee"}, says: `"coffee" has no place`},
+	} {
+		var steps []step
+		for _, name := range c.steps {
+			steps = append(steps, step{name: name})
+		}
+		_, err := newChain(steps...)
+		if c.says == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, c.says)
+		}
+	}
+}
+
+func TestChainRunsOutermostFirst(t *testing.T) {
+	var trace []string
+	mark := func(name string) step {
+		return step{name: name, unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			trace = append(trace, name)
+			defer func() { trace = append(trace, name+" ends") }()
+			return handler(ctx, req)
+		}}
+	}
+	c, err := newChain(mark("recovery"), step{name: "tracing"}, mark("deadline"))
+	require.NoError(t, err)
+	run := c.unary()
+	for range 2 { // a chain is run many times
+		trace = nil
+		resp, err := run(t.Context(), "question", nil, func(_ context.Context, req any) (any, error) {
+			trace = append(trace, req.(string))
+			return "answer", nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, "answer", resp)
+		require.Equal(t, []string{"recovery", "deadline", "question", "deadline ends", "recovery ends"}, trace)
+	}
+}
+
+func TestDeadlineIsTheEarlierOne(t *testing.T) {
+	for _, c := range []struct{ callers, want time.Duration }{
+		{0, 30 * time.Second}, {time.Second, time.Second}, {time.Hour, 30 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			if c.callers > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.callers)
+				defer cancel()
+			}
+			began := time.Now()
+			_, err := deadline(30*time.Second).unaryStep(ctx, nil, nil, func(ctx context.Context, _ any) (any, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, c.want, time.Since(began))
+		})
+	}
+}
+
+func TestAdmissionAfterTheEnd(t *testing.T) {
+	f := newInFlight()
+	step := admission(f).unaryStep
+	calls := 0
+	handler := func(context.Context, any) (any, error) {
+		calls++
+		require.Equal(t, 1, f.count())
+		return nil, nil
+	}
+	_, err := step(t.Context(), nil, nil, handler)
+	require.NoError(t, err)
+	require.Zero(t, f.count())
+
+	require.Zero(t, f.closeAndWait(time.Second))
+	_, err = step(t.Context(), nil, nil, handler)
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.Equal(t, "STOPPING", reasonOf(err))
+	require.Equal(t, 1, calls)
+}
+
+func TestInFlightIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newInFlight()
+		require.True(t, f.enter())
+		require.True(t, f.enter())
+		go func() {
+			time.Sleep(time.Second)
+			f.leave()
+			time.Sleep(time.Second)
+			f.leave()
+		}()
+		began := time.Now()
+		require.Zero(t, f.closeAndWait(time.Minute))
+		require.Equal(t, 2*time.Second, time.Since(began))
+		require.False(t, f.enter())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newInFlight()
+		require.True(t, f.enter())
+		require.Equal(t, 1, f.closeAndWait(time.Minute))
+		f.leave()
+	})
+}

@@ -1,0 +1,268 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+)
+
+// callRecord is what the outer steps learn from the inner ones of the same call.
+type callRecord struct{ requestID string }
+
+type callRecordKey struct{}
+
+// requestIDOf is the request id of the call, "" before the request id step.
+func requestIDOf(ctx context.Context) string {
+	if r, ok := ctx.Value(callRecordKey{}).(*callRecord); ok {
+		return r.requestID
+	}
+	return ""
+}
+
+// recovery turns a panic into INTERNAL with the request id, and logs the stack.
+func recovery(logger *slog.Logger) step {
+	recovered := func(ctx context.Context, method string, err *error) {
+		if p := recover(); p != nil {
+			logger.Error("panic in a call", "method", method, "request_id", requestIDOf(ctx),
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			*err = internalError(requestIDOf(ctx)).Err()
+		}
+	}
+	return step{
+		name: "recovery",
+		unaryStep: func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+			ctx = context.WithValue(ctx, callRecordKey{}, &callRecord{})
+			defer recovered(ctx, info.FullMethod, &err)
+			return handler(ctx, req)
+		},
+		streamStep: func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+			ctx := context.WithValue(ss.Context(), callRecordKey{}, &callRecord{})
+			defer recovered(ctx, info.FullMethod, &err)
+			return handler(srv, streamWithContext{ss, ctx})
+		},
+	}
+}
+
+type streamWithContext struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s streamWithContext) Context() context.Context { return s.ctx }
+
+// requestIDHeader carries the request id in both directions, in gRPC metadata
+// and in HTTP headers.
+const requestIDHeader = "x-request-id"
+
+// requestID takes the caller's id of the call, or makes one, and returns it.
+func requestID() step {
+	identify := func(ctx context.Context) metadata.MD {
+		var offered string
+		if ids := metadata.ValueFromIncomingContext(ctx, requestIDHeader); len(ids) > 0 {
+			offered = ids[0]
+		}
+		id := saneRequestID(offered)
+		if r, ok := ctx.Value(callRecordKey{}).(*callRecord); ok {
+			r.requestID = id
+		}
+		return metadata.Pairs(requestIDHeader, id)
+	}
+	return step{
+		name: "request id",
+		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if err := grpc.SetHeader(ctx, identify(ctx)); err != nil {
+				return nil, fmt.Errorf("setting the request id header: %w", err)
+			}
+			return handler(ctx, req)
+		},
+		streamStep: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			if err := ss.SetHeader(identify(ss.Context())); err != nil {
+				return fmt.Errorf("setting the request id header: %w", err)
+			}
+			return handler(srv, ss)
+		},
+	}
+}
+
+// maxRequestIDLength is more than any tracing system needs and harmless in a log line.
+const maxRequestIDLength = 128
+
+// saneRequestID is offered if it is 1 to 128 visible ASCII characters without
+// quotes or backslashes (which would be escaped in logs and headers, so that a
+// search for the id would miss it), else an id made here.
+func saneRequestID(offered string) string {
+	unfit := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\'' || r == '\\' }
+	if offered == "" || len(offered) > maxRequestIDLength || strings.ContainsFunc(offered, unfit) {
+		return rand.Text()
+	}
+	return offered
+}
+
+// logging writes one line a call. Keys are text of strangers, and names of
+// customers as often as not: they appear at debug level only, and so do error
+// messages, which may quote them.
+func logging(logger *slog.Logger) step {
+	return step{
+		name: "logging",
+		unaryStep: func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+			start := time.Now()
+			code := codes.Internal // what a panic becomes
+			defer func() { logCall(ctx, logger, info.FullMethod, req, code, err, time.Since(start)) }()
+			resp, err = handler(ctx, req)
+			code = status.Code(err)
+			return resp, err
+		},
+		streamStep: func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			start := time.Now()
+			err := handler(srv, ss)
+			logger.LogAttrs(ss.Context(), slog.LevelDebug, "stream", slog.String("method", info.FullMethod),
+				slog.String("code", codeName(status.Code(err))), slog.String("request_id", requestIDOf(ss.Context())),
+				slog.Duration("duration", time.Since(start)))
+			return err
+		},
+	}
+}
+
+func logCall(ctx context.Context, logger *slog.Logger, method string, req any, code codes.Code, err error, took time.Duration) {
+	level := callLevel(method, code)
+	if !logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("method", method), slog.String("code", codeName(code)),
+		slog.String("protocol", protocolOf(ctx)), slog.String("request_id", requestIDOf(ctx)),
+		slog.Duration("duration", took),
+	}
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		attrs = append(attrs, slog.String("peer", p.Addr.String()))
+	}
+	keyType, keys := whatIsAsked(req)
+	if keys != nil {
+		attrs = append(attrs, slog.String("key_type", keyType), slog.Int("keys", len(keys)))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("reason", reasonOf(err)))
+	}
+	logger.LogAttrs(ctx, level, "call", attrs...)
+	if logger.Enabled(ctx, slog.LevelDebug) && (keys != nil || err != nil) {
+		const most = 10
+		logger.LogAttrs(ctx, slog.LevelDebug, "call: what was asked", slog.String("request_id", requestIDOf(ctx)),
+			slog.Any("first_keys", keys[:min(most, len(keys))]), slog.Any("error", err))
+	}
+}
+
+func callLevel(method string, code codes.Code) slog.Level {
+	if !strings.HasPrefix(method, "/"+coordsvcv1.CoordinatorService_ServiceDesc.ServiceName+"/") {
+		return slog.LevelDebug // health checks would drown the rest
+	}
+	switch code {
+	case codes.Internal, codes.DataLoss:
+		return slog.LevelError
+	case codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded, codes.Unknown:
+		return slog.LevelWarn
+	default:
+		return slog.LevelInfo
+	}
+}
+
+func whatIsAsked(req any) (keyType string, keys []string) {
+	switch r := req.(type) {
+	case *coordsvcv1.FindCoordinatorsRequest:
+		return r.GetKeyType().String(), r.GetKeys()
+	case *coordsvcv1.GetCoordinatorRequest:
+		return r.GetKeyType().String(), []string{r.GetKey()}
+	default:
+		return "", nil
+	}
+}
+
+// statuses makes every error a gRPC status with an ErrorInfo. An error that is
+// neither a status nor the end of the context is a fault of ours: the caller
+// gets INTERNAL and the request id, the log gets the error.
+func statuses(logger *slog.Logger) step {
+	return step{
+		name: "status",
+		unaryStep: func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			resp, err := handler(ctx, req)
+			if err == nil {
+				return resp, nil
+			}
+			s, ok := statusOf(err)
+			if !ok {
+				logger.Error("a call failed with an error that has no status", "method", info.FullMethod,
+					"request_id", requestIDOf(ctx), "error", err)
+				s = internalError(requestIDOf(ctx))
+			}
+			return nil, s.Err()
+		},
+	}
+}
+
+// deadline bounds a call: the earlier of the caller's own deadline and most from now.
+func deadline(most time.Duration) step {
+	return step{
+		name: "deadline",
+		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			ctx, cancel := context.WithTimeout(ctx, most)
+			defer cancel()
+			return handler(ctx, req)
+		},
+	}
+}
+
+// admission counts the calls that are inside the service and lets none in once
+// the server has stopped.
+func admission(f *inFlight) step {
+	return step{
+		name: "admission",
+		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if !f.enter() {
+				return nil, newStatus(codes.Unavailable, "STOPPING", "this instance has stopped: call another one, or again").Err()
+			}
+			defer f.leave()
+			return handler(ctx, req)
+		},
+	}
+}
+
+// endOnDrain ends streams when draining is done: a client that watches health
+// would otherwise keep the server from stopping until it is cut off.
+func endOnDrain(draining context.Context) step {
+	return step{
+		name: "drain",
+		streamStep: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			ctx, cancel := context.WithCancel(ss.Context())
+			defer cancel()
+			defer context.AfterFunc(draining, cancel)()
+			return handler(srv, endingStream{streamWithContext{ss, ctx}})
+		},
+	}
+}
+
+// endingStream gives up waiting for the client when its context ends.
+type endingStream struct{ streamWithContext }
+
+// RecvMsg leaves a goroutine behind when it gives up, which ends with the
+// stream: that is, as soon as the handler has returned.
+func (s endingStream) RecvMsg(m any) error {
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(m) }()
+	select {
+	case err := <-received:
+		return err
+	case <-s.ctx.Done():
+		return newStatus(codes.Unavailable, "STOPPING", "this instance is stopping").Err()
+	}
+}

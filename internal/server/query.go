@@ -1,0 +1,205 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// params are the names that a query or a body may have: both spellings of each
+// field, keyType and key_type. The request messages are flat, so these are all.
+type params struct {
+	fields map[string]protoreflect.FieldDescriptor
+	names  []string // as documented, in order of the fields
+}
+
+func paramsOf(r *route) params {
+	p := params{fields: map[string]protoreflect.FieldDescriptor{}}
+	if r.request == nil {
+		return p
+	}
+	for i := range r.request.Fields().Len() {
+		f := r.request.Fields().Get(i)
+		if slices.Contains(r.segments, "{"+string(f.Name())+"}") {
+			continue // it is in the path
+		}
+		p.fields[f.JSONName()] = f
+		p.fields[string(f.Name())] = f
+		p.names = append(p.names, f.JSONName())
+	}
+	return p
+}
+
+// field is the field called name, or a refusal that says which names there are.
+func (p params) field(where, name string) (protoreflect.FieldDescriptor, *refusal) {
+	if f, ok := p.fields[name]; ok {
+		return f, nil
+	}
+	var hint string
+	switch {
+	case len(p.names) == 0:
+		hint = "there is none to give here"
+	case nearest(name, p.names) != "":
+		hint = "did you mean " + nearest(name, p.names) + "?"
+	default:
+		hint = "it can be " + orList(p.names)
+	}
+	shown := strconv.Quote(clip(name))
+	return nil, refuseField("UNKNOWN_FIELD", clip(name), "unknown %s %s: %s", where, shown, hint)
+}
+
+// parseQuery reads a query into values under the fields' proto names. Unlike
+// net/url it refuses what it does not know and takes a semicolon for what it is,
+// a character.
+func parseQuery(r *route, rawQuery string) (url.Values, *refusal) {
+	values := url.Values{}
+	for pair := range strings.SplitSeq(rawQuery, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, problem := parsePair(pair)
+		if problem != nil {
+			return nil, problem
+		}
+		f, problem := r.params.field("query parameter", name)
+		if problem != nil {
+			return nil, problem
+		}
+		if problem := addValue(values, f, value); problem != nil {
+			return nil, problem
+		}
+	}
+	for _, name := range r.required {
+		if !values.Has(string(name)) {
+			return nil, refuseField("MISSING_FIELD", string(name),
+				"the query parameter %s is missing (to look up the empty %s write %s=)", name, name, name)
+		}
+	}
+	return values, nil
+}
+
+func parsePair(pair string) (name, value string, problem *refusal) {
+	rawName, rawValue, _ := strings.Cut(pair, "=")
+	name, err := url.QueryUnescape(rawName)
+	if err == nil {
+		value, err = url.QueryUnescape(rawValue)
+	}
+	switch {
+	case err != nil:
+		return "", "", refuse(http.StatusBadRequest, codes.InvalidArgument, "INVALID_QUERY",
+			"the query: %s: a percent sign that is meant as itself is written %%25", err)
+	case !utf8.ValidString(name) || !utf8.ValidString(value):
+		return "", "", refuse(http.StatusBadRequest, codes.InvalidArgument, "INVALID_QUERY",
+			"the query %q is not UTF-8: percent-encode the bytes of UTF-8 text", clip(rawName))
+	}
+	return name, value, nil
+}
+
+// addValue checks value and adds it under the name of f.
+func addValue(values url.Values, f protoreflect.FieldDescriptor, value string) *refusal {
+	name := string(f.Name())
+	if !f.IsList() && values.Has(name) {
+		return refuseField("INVALID_ARGUMENT", name, "%s is given more than once: give one", f.JSONName())
+	}
+	switch {
+	case f.Enum() != nil:
+		canonical, problem := enumValue(f, value)
+		if problem != nil {
+			return problem
+		}
+		value = canonical
+	case f.Message() != nil && f.Message().FullName() == durationName:
+		if err := protojson.Unmarshal([]byte(strconv.Quote(value)), new(durationpb.Duration)); err != nil {
+			return refuseField("INVALID_ARGUMENT", name, "%s is %q: write seconds with the suffix s, such as 2.5s", f.JSONName(), clip(value))
+		}
+	}
+	values[name] = append(values[name], value)
+	return nil
+}
+
+var durationName = (*durationpb.Duration)(nil).ProtoReflect().Descriptor().FullName()
+
+// enumValue is the name of an enum value given by its name in any case, or by its number.
+func enumValue(f protoreflect.FieldDescriptor, text string) (string, *refusal) {
+	all := f.Enum().Values()
+	if v := all.ByName(protoreflect.Name(upperASCII(text))); v != nil {
+		return string(v.Name()), nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+		if v := all.ByNumber(protoreflect.EnumNumber(n)); v != nil {
+			return string(v.Name()), nil
+		}
+	}
+	var names []string
+	for i := range all.Len() {
+		if v := all.Get(i); v.Number() != 0 { // 0 is "unspecified"
+			names = append(names, string(v.Name()))
+		}
+	}
+	return "", refuseField("INVALID_ARGUMENT", string(f.Name()), "%s is %q: it can be %s", f.JSONName(), clip(text), orList(names))
+}
+
+// upperASCII leaves other letters alone: ı is no I.
+func upperASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' {
+			return r - 'a' + 'A'
+		}
+		return r
+	}, s)
+}
+
+func orList(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// nearest is the name that was probably meant by one that is unknown, or "".
+func nearest(unknown string, names []string) string {
+	if len(unknown) > 32 {
+		return "" // nobody mistypes that much
+	}
+	best, bestDistance := "", 3
+	for _, name := range names {
+		if d := editDistance(fold(unknown), fold(name)); d < bestDistance {
+			best, bestDistance = name, d
+		}
+	}
+	return best
+}
+
+var fold = strings.NewReplacer("_", "", "-", "").Replace
+
+// editDistance is the Levenshtein distance, where letters of either case are equal.
+func editDistance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			row[j+1] = min(change, above+1, row[j]+1)
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

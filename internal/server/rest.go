@@ -1,0 +1,278 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+
+	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+)
+
+// front is the handler of the REST port. It lets a request through to the gateway
+// once nothing in it is left to be guessed at: path, method, query, headers, body.
+type front struct {
+	routes     []*route
+	gateway    *runtime.ServeMux
+	maxBody    int64
+	maxTimeout time.Duration
+	stopping   *atomic.Bool
+	logger     *slog.Logger
+}
+
+func newFront(cfg Config, client coordsvcv1.CoordinatorServiceClient, stopping *atomic.Bool, logger *slog.Logger) (*front, error) {
+	f := &front{
+		routes:     routes(),
+		maxBody:    int64(cfg.MaxMessageBytes),
+		maxTimeout: cfg.MaxTimeout,
+		stopping:   stopping,
+		logger:     logger,
+	}
+	f.gateway = runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, gatewayJSON{}),
+		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptReserved),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithIncomingHeaderMatcher(incomingHeader),
+		runtime.WithOutgoingHeaderMatcher(outgoingHeader),
+		runtime.WithErrorHandler(f.writeError),
+		runtime.WithRoutingErrorHandler(f.routingFault),
+		runtime.WithWriteContentLength(),
+	)
+	if err := coordsvcv1.RegisterCoordinatorServiceHandlerClient(context.Background(), f.gateway, client); err != nil {
+		return nil, fmt.Errorf("registering the REST routes: %w", err)
+	}
+	return f, nil
+}
+
+// incomingHeader names the HTTP headers that become gRPC metadata: an allow-list,
+// since metadata is what the service may come to trust. (The gateway adds
+// authorization and x-forwarded-for by itself.)
+func incomingHeader(name string) (string, bool) {
+	if strings.EqualFold(name, requestIDHeader) {
+		return requestIDHeader, true
+	}
+	return "", false
+}
+
+// outgoingHeader names the metadata that becomes HTTP headers: all, with the
+// prefix that gateways use, but the request id, which the front has written.
+func outgoingHeader(name string) (string, bool) {
+	if name == requestIDHeader {
+		return "", false
+	}
+	return runtime.MetadataHeaderPrefix + name, true
+}
+
+// restCall is what the front, the gateway's error handler and the in-process
+// client know of the same request.
+type restCall struct {
+	requestID    string
+	reachedChain bool // the chain has logged it
+}
+
+type restCallKey struct{}
+
+// restCallOf is nil for a call that did not come by REST.
+func restCallOf(ctx context.Context) *restCall {
+	c, _ := ctx.Value(restCallKey{}).(*restCall)
+	return c
+}
+
+func protocolOf(ctx context.Context) string {
+	if restCallOf(ctx) != nil {
+		return "REST"
+	}
+	return "gRPC"
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	call := &restCall{requestID: saneRequestID(r.Header.Get(requestIDHeader))}
+	h := w.Header()
+	h.Set("X-Request-Id", call.requestID)
+	h.Set("Cache-Control", "no-store") // an answer is never older than its question
+	h.Set("X-Content-Type-Options", "nosniff")
+	if f.stopping.Load() {
+		h.Set("Connection", "close") // the client's next call goes to another instance
+	}
+	defer f.recovered(w, call)
+
+	if problem := f.serve(w, r, call); problem != nil {
+		writeRefusal(w, problem)
+		f.logRefusal(r, call, problem)
+	}
+}
+
+// serve answers r, or says why not; then nothing is written yet.
+func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *refusal {
+	if r.Method == http.MethodOptions && r.URL.Path == "*" {
+		w.Header().Set("Allow", "GET, HEAD, OPTIONS, POST")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	matched, inPath, problem := match(f.routes, pathAsSent(r.URL))
+	if problem != nil {
+		return problem
+	}
+	switch {
+	case r.Method == http.MethodOptions:
+		w.Header().Set("Allow", matched.allow())
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	case r.Method != matched.method && (r.Method != http.MethodHead || matched.method != http.MethodGet):
+		w.Header().Set("Allow", matched.allow())
+		return refuse(http.StatusMethodNotAllowed, codes.Unimplemented, "METHOD_NOT_ALLOWED",
+			"%s is answered to %s only, not to %s", matched.path, matched.method, clip(r.Method))
+	}
+	values, problem := parseQuery(matched, r.URL.RawQuery)
+	if problem != nil {
+		return problem
+	}
+	for name, value := range inPath {
+		if problem := addValue(values, matched.request.Fields().ByTextName(name), value); problem != nil {
+			return problem
+		}
+	}
+	body, problem := f.body(w, r, matched)
+	if problem != nil {
+		return problem
+	}
+	if matched.page != nil {
+		matched.page(w, r)
+		return nil
+	}
+	return f.askGateway(w, r, matched, values, body, call)
+}
+
+func (f *front) body(w http.ResponseWriter, r *http.Request, matched *route) (*checkedBody, *refusal) {
+	if matched.method == http.MethodPost {
+		return readBody(w, r, matched.params, f.maxBody)
+	}
+	if hasBody(r) {
+		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "UNEXPECTED_BODY",
+			"a %s of %s has no body: write what you ask for into the URL, or POST it to /v1/coordinators:find", matched.method, matched.path)
+	}
+	return newCheckedBody(nil), nil
+}
+
+// askGateway hands the gateway a request of nothing but what was checked. Its
+// ParseForm finds the form filled and reads nothing again.
+func (f *front) askGateway(w http.ResponseWriter, r *http.Request, matched *route, values url.Values, body *checkedBody, call *restCall) *refusal {
+	timeout, problem := f.timeout(r.Header)
+	if problem != nil {
+		return problem
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	ctx = context.WithValue(ctx, restCallKey{}, call)
+	ctx = peer.NewContext(ctx, peerOf(r))
+
+	checked := r.WithContext(ctx)
+	checked.Method = matched.method
+	checked.URL = &url.URL{Path: matched.gatewayPath}
+	checked.Form, checked.PostForm = values, url.Values{}
+	checked.Body, checked.ContentLength = body, int64(len(body.text))
+	checked.Header.Del("Grpc-Timeout") // it is in ctx
+	checked.Header.Set(requestIDHeader, call.requestID)
+	f.gateway.ServeHTTP(w, checked)
+	return nil
+}
+
+// timeoutUnits are those of gRPC's own header: 1500m is a second and a half.
+var timeoutUnits = map[byte]time.Duration{
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second,
+	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+}
+
+// timeout is the Grpc-Timeout header, capped; without one the cap.
+func (f *front) timeout(h http.Header) (time.Duration, *refusal) {
+	given := h.Get("Grpc-Timeout")
+	if given == "" {
+		return f.maxTimeout, nil
+	}
+	digits, unit := given[:len(given)-1], timeoutUnits[given[len(given)-1]]
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || unit == 0 || n == 0 || len(digits) > 8 {
+		return 0, refuse(http.StatusBadRequest, codes.InvalidArgument, "INVALID_ARGUMENT",
+			"the header Grpc-Timeout is %q: write 1 to 8 digits and one of H, M, S, m, u, n; 2500m is 2.5 seconds", clip(given))
+	}
+	if float64(n)*float64(unit) >= float64(f.maxTimeout) {
+		return f.maxTimeout, nil
+	}
+	return time.Duration(n) * unit, nil //nolint:gosec // n has 8 digits at most
+}
+
+// peerOf is the peer as a gRPC call would have it.
+func peerOf(r *http.Request) *peer.Peer {
+	p := &peer.Peer{}
+	if remote, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		p.Addr = net.TCPAddrFromAddrPort(remote)
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		p.LocalAddr = local
+	}
+	return p
+}
+
+// writeError answers a call that failed, in the chain or in the gateway's decoder.
+func (f *front) writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+	call := restCallOf(r.Context())
+	s, ok := statusOf(err)
+	if !ok { // an answer that cannot be written as JSON
+		f.logger.Error("a REST answer cannot be written", "request_id", call.requestID, "error", err)
+		s = internalError(call.requestID)
+	}
+	if md, ok := runtime.ServerMetadataFromContext(ctx); ok {
+		for name, values := range md.HeaderMD {
+			if header, forward := outgoingHeader(name); forward {
+				w.Header()[http.CanonicalHeaderKey(header)] = values
+			}
+		}
+	}
+	answer := &refusal{httpStatusOf(s.Code()), s}
+	writeRefusal(w, answer)
+	if !call.reachedChain {
+		f.logRefusal(r, call, answer)
+	}
+}
+
+// routingFault is for a path that is in routes but not in the gateway.
+func (f *front) routingFault(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
+	call := restCallOf(r.Context())
+	f.logger.Error("the REST routes and the gateway do not agree", "path", r.URL.Path, "status", httpStatus, "request_id", call.requestID)
+	writeStatus(w, http.StatusInternalServerError, internalError(call.requestID))
+}
+
+// logRefusal logs a request that did not become a call. Its path and query may
+// hold keys: they are not logged.
+func (f *front) logRefusal(r *http.Request, call *restCall, answer *refusal) {
+	f.logger.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
+		slog.Int("status", answer.httpStatus), slog.String("reason", reasonOf(answer.status.Err())),
+		slog.String("protocol", "REST"), slog.String("request_id", call.requestID), slog.String("peer", r.RemoteAddr))
+}
+
+// recovered answers a panic of the front or the gateway; those of the service
+// were met in the chain.
+func (f *front) recovered(w http.ResponseWriter, call *restCall) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
+		panic(p)
+	}
+	f.logger.Error("panic in a REST request", "request_id", call.requestID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	writeStatus(w, http.StatusInternalServerError, internalError(call.requestID))
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+
+	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+)
+
+// Config is what the server needs to know. Start from DefaultConfig.
+type Config struct {
+	// GRPCAddress, HTTPAddress and AdminAddress are what to listen on, as
+	// host:port. Port 0 picks a free one; Server.GRPCAddr and its siblings say which.
+	GRPCAddress, HTTPAddress, AdminAddress string
+
+	// MaxTimeout bounds every call: the smaller of it and the caller's own
+	// deadline holds. How long a caller without a deadline waits is the service's choice.
+	MaxTimeout time.Duration
+
+	// MaxMessageBytes bounds a request on both ports: a gRPC message, a REST
+	// body. A call with the most keys allowed (10,000), each as long as Kafka
+	// can carry (32,767 bytes), would be 330 MB; the default of 8 MiB has room
+	// for 10,000 keys of 800 bytes.
+	MaxMessageBytes int
+
+	// DrainDelay is how long the server goes on taking calls after it says that
+	// it is not ready, so that whoever sends it calls can notice. 0 is no delay.
+	DrainDelay time.Duration
+
+	// DrainTimeout is how long calls in flight may take to end after that.
+	// What is not done by then is cut off.
+	DrainTimeout time.Duration
+}
+
+// DefaultConfig has the default of each setting.
+func DefaultConfig() Config {
+	return Config{
+		GRPCAddress:     ":9090",
+		HTTPAddress:     ":8080",
+		AdminAddress:    ":8081",
+		MaxTimeout:      30 * time.Second,
+		MaxMessageBytes: 8 << 20,
+		DrainDelay:      5 * time.Second,
+		DrainTimeout:    35 * time.Second, // a call of MaxTimeout can end
+	}
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.MaxTimeout <= 0:
+		return fmt.Errorf("server: MaxTimeout is %v: it must be greater than zero", c.MaxTimeout)
+	case c.MaxMessageBytes <= 0:
+		return fmt.Errorf("server: MaxMessageBytes is %d: it must be greater than zero", c.MaxMessageBytes)
+	case c.DrainDelay < 0:
+		return fmt.Errorf("server: DrainDelay is %v: it must not be negative", c.DrainDelay)
+	case c.DrainTimeout <= 0:
+		return fmt.Errorf("server: DrainTimeout is %v: it must be greater than zero", c.DrainTimeout)
+	}
+	return nil
+}
+
+// Limits that nobody needs to set.
+const (
+	// maxHeaderBytes bounds the headers of a request on both ports. The longest
+	// key, 32,767 bytes, is 98,301 bytes in a path when each is percent-encoded.
+	maxHeaderBytes = 128 << 10
+
+	// readHeaderTimeout and readBodyTimeout end connections that trickle.
+	readHeaderTimeout = 5 * time.Second
+	readBodyTimeout   = 20 * time.Second
+
+	// writeSlack is what writing the largest answer may take beyond the call.
+	writeSlack = 20 * time.Second
+
+	idleTimeout = 2 * time.Minute
+)
+
+// Server serves one CoordinatorService over gRPC and REST.
+type Server struct {
+	cfg    Config
+	logger *slog.Logger
+	ready  func() bool
+
+	inFlight *inFlight
+	drain    drain
+	health   *health.Server
+	grpc     *grpc.Server
+	rest     *http.Server
+	admin    *http.Server
+
+	grpcListener, restListener, adminListener net.Listener
+}
+
+// drain is what a stopping server tells its parts. Stopping comes first: not
+// ready, but serving. Then the streams that would never end by themselves are ended.
+type drain struct {
+	stopping   atomic.Bool
+	streams    context.Context
+	endStreams context.CancelFunc
+}
+
+// New makes a server of svc; nothing listens before Listen. ready says whether
+// calls can be answered now; it is asked often and must return at once.
+func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool, logger *slog.Logger) (*Server, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if svc == nil || ready == nil {
+		return nil, errors.New("server: New needs a service and a readiness function")
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg, logger: logger, ready: ready, inFlight: newInFlight(), health: newHealth()}
+	s.drain.streams, s.drain.endStreams = context.WithCancel(context.Background())
+
+	calls, err := newChain(
+		recovery(logger),
+		requestID(),
+		logging(logger),
+		statuses(logger),
+		deadline(cfg.MaxTimeout),
+		admission(s.inFlight),
+		endOnDrain(s.drain.streams),
+	)
+	if err != nil {
+		return nil, err
+	}
+	front, err := newFront(cfg, newInProcess(svc, calls.unary()), &s.drain.stopping, logger)
+	if err != nil {
+		return nil, err
+	}
+	s.grpc = newGRPCServer(cfg, svc, s.health, calls)
+	s.rest = &http.Server{
+		Handler:           front,
+		ReadHeaderTimeout: readHeaderTimeout,
+		// Both run from the start of the request and go on while it is
+		// handled; the end of ReadTimeout would cancel the call.
+		ReadTimeout:                  readBodyTimeout + cfg.MaxTimeout,
+		WriteTimeout:                 readBodyTimeout + cfg.MaxTimeout + writeSlack,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		DisableGeneralOptionsHandler: true, // OPTIONS * is answered by the front
+		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	s.admin = &http.Server{
+		Handler:           newAdmin(ready, &s.drain.stopping),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readHeaderTimeout,
+		WriteTimeout:      writeSlack,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Listen opens the three ports. Where one cannot be opened none stays open.
+func (s *Server) Listen() error {
+	ports := []struct {
+		name, setting, address string
+		listener               *net.Listener
+	}{
+		{"gRPC", "grpc.address", s.cfg.GRPCAddress, &s.grpcListener},
+		{"REST", "http.address", s.cfg.HTTPAddress, &s.restListener},
+		{"admin", "admin.address", s.cfg.AdminAddress, &s.adminListener},
+	}
+	for i, p := range ports {
+		l, err := net.Listen("tcp", p.address)
+		if err != nil {
+			for _, opened := range ports[:i] {
+				_ = (*opened.listener).Close()
+				*opened.listener = nil
+			}
+			return fmt.Errorf("cannot listen for %s on %q (setting %s): %w", p.name, p.address, p.setting, err)
+		}
+		*p.listener = l
+	}
+	for _, p := range ports {
+		s.logger.Info("listening", "protocol", p.name, "address", (*p.listener).Addr().String())
+	}
+	return nil
+}
+
+// GRPCAddr is the address that gRPC is served on, nil before Listen.
+func (s *Server) GRPCAddr() net.Addr { return addr(s.grpcListener) }
+
+// HTTPAddr is the address that REST is served on, nil before Listen.
+func (s *Server) HTTPAddr() net.Addr { return addr(s.restListener) }
+
+// AdminAddr is the address of the admin port, nil before Listen.
+func (s *Server) AdminAddr() net.Addr { return addr(s.adminListener) }
+
+func addr(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}

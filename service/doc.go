@@ -1,0 +1,11 @@
+// Package service is what coordsvc does: the lookup engine (Finder), the error
+// contract, and the RPCs that translate between the two and protobuf.
+//
+// The way of a lookup through it: CoordinatorService checks the request and
+// translates it; Finder.Find puts the keys into the open batch of their type
+// (queue.go); a flight takes a chunk of the batch to a broker and matches the
+// answer (flight.go); each caller gets its rows, in its order (result.go).
+//
+// The Finder has plain types and knows neither gRPC nor protobuf. Those are
+// spoken in coordinator_service.go and statuses.go alone.
+package service

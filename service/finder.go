@@ -1,0 +1,142 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+	"github.com/coordsvc/coordsvc/pool"
+)
+
+// FinderConfig bounds what a Finder does.
+type FinderConfig struct {
+	// ChunkKeys is how many keys go into one request at the most, on
+	// FindCoordinator v4 and later. Default 500: a larger batch costs a broker no
+	// less a key, and holds up others for longer.
+	ChunkKeys int
+	// PipelineWindow is how many requests are in flight on one connection at
+	// the most where each carries one key (v0 to v3). Default 32.
+	PipelineWindow int
+	// RequestTimeout is how long one exchange with a broker may take. Default 10s.
+	RequestTimeout time.Duration
+	// MaxWaitingKeys is how many keys of all callers together may wait for an
+	// answer; a call that would exceed it is refused. Default 1,000,000.
+	MaxWaitingKeys int
+	// Logger receives what happens to batches; keys only at debug level. Default: none.
+	Logger *slog.Logger
+}
+
+func (c FinderConfig) withDefaults() FinderConfig {
+	if c.ChunkKeys <= 0 {
+		c.ChunkKeys = 500
+	}
+	if c.PipelineWindow <= 0 {
+		c.PipelineWindow = 32
+	}
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 10 * time.Second
+	}
+	if c.MaxWaitingKeys <= 0 {
+		c.MaxWaitingKeys = 1_000_000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Errors that fail a call as a whole before any of its keys waits.
+var (
+	// ErrTooManyWaiting says that FinderConfig.MaxWaitingKeys would be exceeded.
+	ErrTooManyWaiting = errors.New("too many keys are waiting for the brokers")
+	// ErrFinderClosed says that Close was called.
+	ErrFinderClosed = errors.New("the finder is closed")
+)
+
+// A Finder asks Kafka which broker coordinates a key.
+//
+// It keeps no answer. Concurrent questions share requests instead: each key type
+// has one open batch, which is written when a connection takes it (see queue).
+// A key joins only a batch that is not written yet, so every answer was asked of
+// Kafka after its caller asked.
+type Finder struct {
+	cluster *pool.Cluster
+	cfg     FinderConfig
+	queues  map[kafkawire.KeyType]*queue
+	waiting atomic.Int64 // keys that callers wait for
+
+	// stop ends the flights' waits; flights counts those under way.
+	stop    context.Context
+	cancel  context.CancelFunc
+	flights sync.WaitGroup
+}
+
+// NewFinder makes a Finder over the cluster, which stays the caller's: close the
+// Finder first, the cluster afterwards.
+func NewFinder(cluster *pool.Cluster, cfg FinderConfig) *Finder {
+	f := &Finder{cluster: cluster, cfg: cfg.withDefaults()}
+	f.stop, f.cancel = context.WithCancel(context.Background())
+	f.queues = map[kafkawire.KeyType]*queue{
+		kafkawire.KeyTypeGroup:       newQueue(f, kafkawire.KeyTypeGroup, 0),
+		kafkawire.KeyTypeTransaction: newQueue(f, kafkawire.KeyTypeTransaction, 1),
+		kafkawire.KeyTypeShare:       newQueue(f, kafkawire.KeyTypeShare, 6),
+	}
+	return f
+}
+
+// Find looks up the keys and returns one result for each, in their order,
+// duplicates kept. It waits until each has a final outcome or ctx ends; a key
+// that then has none reports what a broker last said of it, or else
+// DEADLINE_EXCEEDED.
+//
+// The keys must be valid for their type (see CheckKeys). The error is
+// ErrTooManyWaiting, ErrFinderClosed, or context.Canceled if the caller left;
+// all else stands in the results.
+func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) ([]Result, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	defer f.waiting.Add(-int64(len(keys)))
+	if f.waiting.Add(int64(len(keys))) > int64(f.cfg.MaxWaitingKeys) {
+		return nil, ErrTooManyWaiting
+	}
+	q := f.queues[t]
+	c, err := q.ask(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.done:
+		return c.results, nil
+	case <-ctx.Done():
+	}
+	q.leave(c)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
+	return c.results, nil
+}
+
+// Close refuses new calls, ends those that wait with SHUTTING_DOWN, and waits until no batch is under
+// way or ctx ends, whose error it returns then.
+func (f *Finder) Close(ctx context.Context) error {
+	f.cancel()
+	for _, q := range f.queues {
+		q.close()
+	}
+	landed := make(chan struct{})
+	go func() {
+		f.flights.Wait()
+		close(landed)
+	}()
+	select {
+	case <-landed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

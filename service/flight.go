@@ -1,0 +1,315 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+	"github.com/coordsvc/coordsvc/pool"
+)
+
+const (
+	// Retriable outcomes are asked again after retryBase, doubling to retryCap,
+	// each moved by up to a fifth either way.
+	retryBase = 100 * time.Millisecond
+	retryCap  = time.Second
+	// minExchangeTime is the least that a broker gets to answer in. Apart from
+	// it an exchange takes at most half of what its callers have left, so that
+	// another broker can be asked when this one is silent.
+	minExchangeTime = time.Second
+	// batchVersion is the lowest FindCoordinator version with many keys a request (KIP-699).
+	batchVersion kafkawire.Version = 4
+	// singleWindows is how many pipeline windows of one-key requests a flight carries.
+	singleWindows = 4
+)
+
+// fly is one flight: it waits for a connection, takes a chunk of the open batch,
+// exchanges it, and hands every ask its outcome.
+func (q *queue) fly() {
+	defer q.f.flights.Done()
+	lease, err := q.f.cluster.Acquire(q.f.stop, q.minVersion)
+
+	q.mu.Lock()
+	q.acquiring--
+	asks := q.take(q.capacity(lease))
+	patience := q.patience(asks)
+	q.dispatch()
+	q.mu.Unlock()
+
+	var results []Result
+	again := false // whether to retry at once
+	switch {
+	case err != nil:
+		results = repeat(acquireFailure(err), len(asks))
+	case len(asks) > 0:
+		results, again = q.exchange(lease, asks, patience)
+	}
+	if lease != nil {
+		lease.Release()
+	}
+	retries := q.land(asks, results)
+	if len(retries) > 0 {
+		q.retry(retries, again)
+	}
+}
+
+// capacity is how many keys a flight takes: a chunk, or so many one-key requests
+// that single keys of others do not wait long behind them. A flight without a
+// connection takes all, to tell them so.
+func (q *queue) capacity(lease *pool.Lease) int {
+	switch {
+	case lease == nil:
+		return len(q.open)
+	case lease.FindCoordinatorVersion() < batchVersion:
+		return min(q.f.cfg.ChunkKeys, singleWindows*q.f.cfg.PipelineWindow)
+	default:
+		return q.f.cfg.ChunkKeys
+	}
+}
+
+// patience is how long the exchange of the asks may take. The mutex is held.
+func (q *queue) patience(asks []*ask) time.Duration {
+	var latest time.Time
+	for _, a := range asks {
+		d := a.deadline()
+		if d.IsZero() {
+			return q.f.cfg.RequestTimeout
+		}
+		if d.After(latest) {
+			latest = d
+		}
+	}
+	return min(q.f.cfg.RequestTimeout, max(minExchangeTime, time.Until(latest)/2))
+}
+
+// exchange asks the broker for the keys of the asks and returns an outcome for
+// each; again says that nothing but the connection failed, which may have been
+// idle for long, so that another should be tried at once.
+func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration) (results []Result, again bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			q.f.cfg.Logger.Error("a batch panicked", "key_type", q.keyType.String(), "keys", len(asks),
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			results, again = repeat(Result{Err: failure(ReasonInternal, "a batch panicked")}, len(asks)), false
+		}
+	}()
+	ctx, cancel := context.WithTimeout(q.f.stop, patience)
+	defer cancel()
+
+	v := lease.FindCoordinatorVersion()
+	var err error
+	if v >= batchVersion {
+		results, err = q.exchangeBatch(ctx, lease, asks, v)
+		if err == nil && oneKeyMayHaveFailedAll(results) {
+			results, err = q.exchangeSingles(ctx, lease, asks, v)
+		}
+	} else {
+		results, err = q.exchangeSingles(ctx, lease, asks, v)
+	}
+	if err == nil {
+		return results, false
+	}
+	lost := Result{Err: exchangeFailure(err, lease.Addr()), AnsweredBy: ""}
+	results = append(results, repeat(lost, len(asks)-len(results))...)
+	return results, lost.Err.Reason == ReasonBrokerUnreachable
+}
+
+// exchangeBatch asks for all keys in one request.
+func (q *queue) exchangeBatch(ctx context.Context, lease *pool.Lease, asks []*ask, v kafkawire.Version) ([]Result, error) {
+	keys := make([]string, len(asks))
+	for i, a := range asks {
+		keys[i] = a.key
+	}
+	req := &kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: keys}
+	resp := &kafkawire.FindCoordinatorResponse{}
+	_, err := lease.Exchange(ctx, []kafkawire.Request{req}, []kafkawire.Response{resp}, v, 1)
+	if err != nil {
+		return nil, err
+	}
+	return match(keys, resp.Coordinators, v, lease.Addr()), nil
+}
+
+// exchangeSingles asks for each key in a request of its own, pipelined. On an
+// error it returns the outcomes that came before it.
+func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*ask, v kafkawire.Version) ([]Result, error) {
+	n := len(asks)
+	keys := make([]string, n)
+	reqs, resps := make([]kafkawire.Request, n), make([]kafkawire.Response, n)
+	reqBodies, respBodies := make([]kafkawire.FindCoordinatorRequest, n), make([]kafkawire.FindCoordinatorResponse, n)
+	for i, a := range asks {
+		keys[i] = a.key
+		reqBodies[i] = kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: keys[i : i+1]}
+		reqs[i], resps[i] = &reqBodies[i], &respBodies[i]
+	}
+	done, err := lease.Exchange(ctx, reqs, resps, v, q.f.cfg.PipelineWindow)
+	results := make([]Result, 0, n)
+	for i := range done {
+		rows := respBodies[i].Coordinators
+		if v < batchVersion && len(rows) == 1 {
+			rows[0].Key = keys[i] // these versions do not repeat the key
+		}
+		results = append(results, match(keys[i:i+1], rows, v, lease.Addr())...)
+	}
+	return results, err
+}
+
+// match finds the row of each key. Apache Kafka answers in the order asked; others
+// may not, so the key decides. A missing row is an outcome too.
+func match(keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string) []Result {
+	results := make([]Result, len(keys))
+	var byKey map[string]int
+	for i, key := range keys {
+		at := i
+		if i >= len(rows) || rows[i].Key != key {
+			if byKey == nil {
+				byKey = make(map[string]int, len(rows))
+				for j := range rows {
+					byKey[rows[j].Key] = j
+				}
+			}
+			j, found := byKey[key]
+			if !found {
+				results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
+				continue
+			}
+			at = j
+		}
+		results[i] = outcome(&rows[at], v, addr)
+	}
+	return results
+}
+
+// outcome translates one row of an answer.
+func outcome(row *kafkawire.Coordinator, v kafkawire.Version, addr string) Result {
+	r := Result{APIVersion: v, AnsweredBy: addr}
+	switch {
+	case row.ErrorCode != kafkawire.ErrNone:
+		r.Err = &LookupError{Contract: ContractOfCode(row.ErrorCode), Detail: brokerText(row.ErrorMessage)}
+	case row.NodeID < 0 || row.Host == "" || row.Port < 1 || row.Port > 65535:
+		r.Err = failure(ReasonInvalidAnswer, fmt.Sprintf("node %d, host %q, port %d", row.NodeID, row.Host, row.Port))
+	default:
+		r.Coordinator = Coordinator{NodeID: row.NodeID, Host: row.Host, Port: row.Port}
+	}
+	return r
+}
+
+// brokerText is what a broker's error text is worth showing: v1 to v3 say "NONE",
+// later versions "" where they have nothing to say.
+func brokerText(s string) string {
+	if s == "" || s == "NONE" {
+		return ""
+	}
+	const shown = 300
+	if len(s) > shown {
+		s = s[:shown] + "..."
+	}
+	return fmt.Sprintf("the broker says %q", s)
+}
+
+// oneKeyMayHaveFailedAll recognises answers that Kafka gives to all keys of a
+// request because of one of them: -1 (malformed share keys on Kafka 4.0.0) and 42.
+func oneKeyMayHaveFailedAll(results []Result) bool {
+	if len(results) < 2 {
+		return false
+	}
+	for i := range results {
+		e := results[i].Err
+		if e == nil || !e.Kafka || e.Code != results[0].Err.Code {
+			return false
+		}
+	}
+	c := results[0].Err.Code
+	return c == kafkawire.ErrUnknownServerError || c == kafkawire.ErrInvalidRequest
+}
+
+// acquireFailure is the outcome of all keys that wait when no connection is to be had.
+func acquireFailure(err error) Result {
+	var e *pool.Error
+	if !errors.As(err, &e) {
+		if errors.Is(err, context.Canceled) {
+			return Result{Err: failure(ReasonShuttingDown, "")}
+		}
+		return Result{Err: failure(ReasonBrokerUnreachable, err.Error())}
+	}
+	return Result{Err: failure(reasonOf(e.Kind), err.Error())}
+}
+
+// exchangeFailure is the outcome of the keys whose answers did not come.
+func exchangeFailure(err error, addr string) *LookupError {
+	var e *pool.Error
+	if errors.As(err, &e) {
+		return failure(reasonOf(e.Kind), err.Error())
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return failure(ReasonDeadlineExceeded, addr+" did not answer in time")
+	}
+	if errors.Is(err, context.Canceled) {
+		return failure(ReasonShuttingDown, "")
+	}
+	return failure(ReasonBrokerUnreachable, fmt.Sprintf("%s: %v", addr, err))
+}
+
+// land hands the outcomes to those who wait, and returns the asks to ask again.
+func (q *queue) land(asks []*ask, results []Result) (retries []*ask) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.flights--
+	for i, a := range asks {
+		r := results[i]
+		if r.Err == nil || !r.Err.Retriable || r.Err.Reason == ReasonShuttingDown {
+			a.settle(r)
+			continue
+		}
+		a.note(r)
+		retries = append(retries, a)
+	}
+	q.dispatch()
+	return retries
+}
+
+// retry brings asks back into the open batch after a pause.
+func (q *queue) retry(asks []*ask, again bool) {
+	attempt := asks[0].attempt
+	for _, a := range asks {
+		attempt = min(attempt, a.attempt)
+		a.attempt++
+	}
+	if !again || attempt > 0 {
+		pause := time.NewTimer(backoff(attempt))
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-q.f.stop.Done():
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		for _, a := range asks {
+			a.settle(Result{Err: failure(ReasonShuttingDown, "")})
+		}
+		return
+	}
+	q.reopen(asks)
+}
+
+// backoff is the pause before the retry after so many earlier ones.
+func backoff(attempt int) time.Duration {
+	d := retryCap
+	if attempt < 4 {
+		d = min(retryCap, retryBase<<attempt)
+	}
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}
+
+func repeat(r Result, n int) []Result {
+	results := make([]Result, n)
+	for i := range results {
+		results[i] = r
+	}
+	return results
+}

@@ -1,0 +1,322 @@
+package service
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+// A queue gathers the keys of one type that wait to be written: the open batch.
+//
+// When does it fly? With nothing in the air, at once: a lone caller waits for
+// nobody. While a request is in the air, keys gather until it lands, or a whole
+// chunk is there, or the first of them has waited for hold. That makes batches
+// grow with the load alone, and a broker that is slow to answer cost others no
+// more than hold.
+//
+// What flies? A flight first waits for a connection and only then takes keys, so
+// while all connections are busy keys go on gathering. Calls take turns: each
+// puts an equal share into a chunk, so one key beside a call of 10,000 is in the
+// next chunk.
+type queue struct {
+	f       *Finder
+	keyType kafkawire.KeyType
+	// minVersion is the lowest FindCoordinator version that can carry keyType.
+	minVersion kafkawire.Version
+
+	mu sync.Mutex
+	// open has the asks that are not written yet, by key; turns the groups they
+	// were asked in, in the order they take turns.
+	open  map[string]*ask
+	turns []turn
+	// flights is how many flights are under way, acquiring how many of them
+	// have not taken their keys yet.
+	flights   int
+	acquiring int
+	holding   *time.Timer
+	holdArmed bool
+	closed    bool
+}
+
+const (
+	// hold is the longest that a key waits for others' requests to land.
+	hold = 5 * time.Millisecond
+	// maxFlights bounds the flights of a key type; the pool bounds what they use.
+	maxFlights = 64
+	// maxAcquiring bounds how many flights hold starts while none gets a connection.
+	maxAcquiring = 8
+)
+
+// An ask is one key that is to be asked of Kafka, for all who wait for it.
+type ask struct {
+	key     string
+	waiters []waiter
+	// one is where the first waiter lives: most asks have no second.
+	one [1]waiter
+	// open says that the ask is in queue.open, waiting to be written.
+	open bool
+	// attempt counts the answers that were retriable.
+	attempt int
+}
+
+// A waiter is a place in a caller's results.
+type waiter struct {
+	call  *call
+	index int
+}
+
+// A call is one Find. Its fields belong to the queue's mutex, until done is
+// closed or the call has left.
+type call struct {
+	results  []Result
+	unknown  int // results without a final outcome
+	deadline time.Time
+	done     chan struct{}
+	gone     bool
+}
+
+// A turn is a group of asks that takes turns as one: a call's, or what a
+// flight brings back for a retry.
+type turn struct{ asks []*ask }
+
+func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
+	q := &queue{f: f, keyType: t, minVersion: least, open: map[string]*ask{}}
+	q.holding = time.AfterFunc(time.Hour, q.holdEnded)
+	q.holding.Stop()
+	return q
+}
+
+// ask adds the keys to the open batch.
+func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
+	c := &call{results: make([]Result, len(keys)), unknown: len(keys), done: make(chan struct{})}
+	c.deadline, _ = ctx.Deadline()
+	fresh := make([]ask, len(keys)) // one allocation, also for keys that join another ask
+	asks := make([]*ask, 0, len(keys))
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, ErrFinderClosed
+	}
+	for i, key := range keys {
+		c.results[i].Key = key
+		a, joins := q.open[key]
+		if !joins {
+			a = &fresh[i]
+			a.key, a.open, a.waiters = key, true, a.one[:0]
+			q.open[key] = a
+		}
+		// A joined ask takes this call's turn too: it must not wait for the
+		// far end of a longer call.
+		a.waiters = append(a.waiters, waiter{c, i})
+		asks = append(asks, a)
+	}
+	q.turns = append(q.turns, turn{asks})
+	q.dispatch()
+	return c, nil
+}
+
+// leave ends a call whose context has ended.
+func (q *queue) leave(c *call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-c.done: // it was answered meanwhile
+		return
+	default:
+	}
+	c.gone = true
+	for i := range c.results {
+		r := &c.results[i]
+		if a, ok := q.open[r.Key]; ok && !a.live() {
+			q.shut(a) // nobody is left to ask it for
+		}
+		if r.Err == nil && r.Coordinator == (Coordinator{}) {
+			r.Err = failure(ReasonDeadlineExceeded, "")
+		}
+	}
+}
+
+// live reports whether somebody still waits for the ask, and forgets who left.
+func (a *ask) live() bool {
+	for i := 0; i < len(a.waiters); {
+		if !a.waiters[i].call.gone {
+			i++
+			continue
+		}
+		last := len(a.waiters) - 1
+		a.waiters[i] = a.waiters[last]
+		a.waiters[last] = waiter{}
+		a.waiters = a.waiters[:last]
+	}
+	return len(a.waiters) > 0
+}
+
+// deadline is when the last of the waiters stops waiting; zero for never.
+func (a *ask) deadline() time.Time {
+	var latest time.Time
+	for _, w := range a.waiters {
+		if w.call.deadline.IsZero() {
+			return time.Time{}
+		}
+		if w.call.deadline.After(latest) {
+			latest = w.call.deadline
+		}
+	}
+	return latest
+}
+
+// dispatch starts the flights that the open batch asks for now. The mutex is held.
+func (q *queue) dispatch() {
+	chunk := q.f.cfg.ChunkKeys
+	for !q.closed && q.flights < maxFlights {
+		unclaimed := len(q.open) - q.acquiring*chunk
+		if unclaimed <= 0 {
+			return
+		}
+		if q.flights > 0 && q.acquiring == 0 && unclaimed < chunk {
+			q.armHold()
+			return
+		}
+		q.launch()
+	}
+}
+
+func (q *queue) launch() {
+	q.flights++
+	q.acquiring++
+	q.f.flights.Add(1)
+	go q.fly()
+}
+
+func (q *queue) armHold() {
+	if !q.holdArmed {
+		q.holdArmed = true
+		q.holding.Reset(hold)
+	}
+}
+
+// holdEnded sends off what waits although others' requests have not landed, also
+// past flights that wait for a connection: theirs may be one that never comes.
+func (q *queue) holdEnded() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.holdArmed = false
+	if q.closed || len(q.open) == 0 {
+		return
+	}
+	if q.acquiring < maxAcquiring && q.flights < maxFlights {
+		q.launch()
+	}
+	q.armHold()
+}
+
+// take moves up to n asks from the open batch to the flight that calls it. Every
+// group with asks left gives the same share, and goes to the back if it has more.
+// The mutex is held.
+func (q *queue) take(n int) []*ask {
+	taken := make([]*ask, 0, min(n, len(q.open)))
+	for len(taken) < n && len(q.turns) > 0 {
+		share := max(1, (n-len(taken))/len(q.turns))
+		for range len(q.turns) {
+			if len(taken) == n {
+				break
+			}
+			t := q.turns[0]
+			q.turns = q.turns[1:]
+			limit := min(n, len(taken)+share)
+			for len(t.asks) > 0 && len(taken) < limit {
+				a := t.asks[0]
+				t.asks = t.asks[1:]
+				if !a.open { // another group's turn took it
+					continue
+				}
+				q.shut(a)
+				if a.live() {
+					taken = append(taken, a)
+				}
+			}
+			if len(t.asks) > 0 {
+				q.turns = append(q.turns, t)
+			}
+		}
+	}
+	if len(q.turns) == 0 {
+		q.turns = nil
+	}
+	return taken
+}
+
+// shut takes an ask out of the open batch: nobody can join it any more.
+func (q *queue) shut(a *ask) {
+	a.open = false
+	delete(q.open, a.key)
+}
+
+// reopen puts asks back to be asked again, joining those that are open already.
+// The mutex is held.
+func (q *queue) reopen(asks []*ask) {
+	group := asks[:0]
+	for _, a := range asks {
+		if !a.live() {
+			continue
+		}
+		if same, ok := q.open[a.key]; ok {
+			same.waiters = append(same.waiters, a.waiters...)
+			a = same
+		} else {
+			a.open = true
+			q.open[a.key] = a
+		}
+		group = append(group, a)
+	}
+	if len(group) > 0 {
+		q.turns = append(q.turns, turn{group})
+	}
+	q.dispatch()
+}
+
+// settle gives the final outcome of an ask to all who wait for it; note what a
+// broker said of it so far, for the time that their deadline ends the retries.
+// The mutex is held.
+func (a *ask) settle(r Result) {
+	for _, w := range a.waiters {
+		if w.call.gone {
+			continue
+		}
+		w.put(r)
+		w.call.unknown--
+		if w.call.unknown == 0 {
+			close(w.call.done)
+		}
+	}
+	a.waiters = nil
+}
+
+func (a *ask) note(r Result) {
+	for _, w := range a.waiters {
+		if !w.call.gone {
+			w.put(r)
+		}
+	}
+}
+
+func (w waiter) put(r Result) {
+	r.Key = w.call.results[w.index].Key
+	w.call.results[w.index] = r
+}
+
+// close refuses new asks and settles those that wait.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.holding.Stop()
+	for _, a := range q.open {
+		q.shut(a)
+		a.settle(Result{Err: failure(ReasonShuttingDown, "")})
+	}
+	q.turns = nil
+}
