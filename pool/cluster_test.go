@@ -582,7 +582,7 @@ func TestLifetimesAreJittered(t *testing.T) {
 		lives := map[time.Duration]bool{}
 		for range 100 {
 			cn := acquire(t, c).conn
-			life := cn.expires.Sub(cn.created)
+			life := time.Duration(cn.expires - cn.created)
 			require.True(t, 900*time.Millisecond <= life && life <= time.Second, life)
 			lives[life] = true
 		}

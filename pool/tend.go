@@ -103,7 +103,7 @@ func (c *Cluster) round() int64 {
 		case !refreshing: // which may be about to take the same connection
 			b.pinging, b.pingedAt = true, now
 			c.work.Add(1)
-			go c.ping(b, c.takeFrom(b).res)
+			go c.ping(b, c.takeFrom(b, now).res)
 		}
 	}
 	c.settle() // ranks change with time, too
