@@ -67,6 +67,10 @@ func (c *Cluster) refresh() {
 		return
 	}
 	d.failures++
+	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
+		d.due = now + int64(jittered(refreshInterval))
+		return
+	}
 	d.due = now + int64(jittered(doubled(backoffBase, d.failures, backoffCap)))
 	if heard := c.heard.Load(); heard != 0 && time.Duration(now-heard) > rebootstrapAfter {
 		c.rebootstrap("no broker has answered for " + rebootstrapAfter.String())
@@ -100,7 +104,7 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
 		if m.Host == "" || m.Port < 1 || m.Port > 65535 || len(named) >= maxBrokers || c.closed {
 			continue
 		}
-		b := c.byAddr[joinAddr(m.Host, m.Port)]
+		b := c.byAddr[endpointKey(m.Host, m.Port)]
 		if b == nil {
 			b = c.add(m.Host, m.Port)
 			c.cfg.Logger.Info("discovered a broker", "broker", b.addr, "node", m.NodeID)
@@ -141,7 +145,7 @@ func (c *Cluster) keepOnly(named map[*broker]bool) {
 		}
 		b.log.Info("broker left the cluster")
 		b.removed = true
-		delete(c.byAddr, b.addr)
+		delete(c.byAddr, endpointKey(b.host, b.port))
 		c.drain(b)
 		return true
 	})
@@ -152,7 +156,7 @@ func (c *Cluster) keepOnly(named map[*broker]bool) {
 // the cluster is not shared yet.
 func (c *Cluster) add(host string, port int32) *broker {
 	b := c.newBroker(host, port)
-	c.byAddr[b.addr] = b
+	c.byAddr[endpointKey(host, port)] = b
 	c.brokers = slices.Insert(c.brokers, rand.IntN(len(c.brokers)+1), b)
 	return b
 }
