@@ -117,7 +117,6 @@ func TestExchangeKeepsToTheWindow(t *testing.T) {
 				reqs, resps := single(keys...)
 				ended := make(chan error)
 				go func() {
-					defer lease.Release()
 					_, err := lease.Exchange(t.Context(), reqs, resps, 6, test.window)
 					ended <- err
 				}()
@@ -447,7 +446,7 @@ func FuzzFrameReader(f *testing.F) {
 		for {
 			frame, err := r.next(1 << 16)
 			if err != nil {
-				var wrong notFrame
+				var wrong frameError
 				if !errors.Is(err, io.EOF) && !errors.As(err, &wrong) {
 					t.Fatalf("unexpected error %v", err)
 				}

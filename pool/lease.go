@@ -44,7 +44,7 @@ func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []
 	done, err = l.conn.exchange(ctx, reqs, resps, v, window)
 	switch {
 	case err != nil:
-		l.cluster.exchangeFailed(l.broker, l.conn, err)
+		l.cluster.lookupFailed(l.broker, l.conn, err)
 	case l.broker.strikes.Load() != 0:
 		l.broker.strikes.Store(0)
 	}

@@ -81,8 +81,8 @@ type call struct {
 // flight brings back for a retry.
 type turn struct{ asks []*ask }
 
-func newQueue(f *Finder, t kafkawire.KeyType, min kafkawire.Version) *queue {
-	q := &queue{f: f, keyType: t, minVersion: min, open: map[string]*ask{}}
+func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
+	q := &queue{f: f, keyType: t, minVersion: least, open: map[string]*ask{}}
 	q.holding = time.AfterFunc(time.Hour, q.holdEnded)
 	q.holding.Stop()
 	return q
@@ -99,9 +99,6 @@ func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
 	defer q.mu.Unlock()
 	if q.closed {
 		return nil, ErrFinderClosed
-	}
-	if len(q.open)+len(keys) > q.f.cfg.MaxWaitingKeys {
-		return nil, ErrTooManyWaiting
 	}
 	for i, key := range keys {
 		c.results[i].Key = key
@@ -134,7 +131,7 @@ func (q *queue) leave(c *call) {
 	for i := range c.results {
 		r := &c.results[i]
 		if a, ok := q.open[r.Key]; ok && !a.live() {
-			q.shut(a) // its place is free for others
+			q.shut(a) // nobody is left to ask it for
 		}
 		if r.Err == nil && r.Coordinator == (Coordinator{}) {
 			r.Err = failure(ReasonDeadlineExceeded, "")
