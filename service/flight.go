@@ -242,7 +242,9 @@ func acquireFailure(err error) Result {
 func exchangeFailure(err error, addr string) *LookupError {
 	var e *pool.Error
 	if errors.As(err, &e) {
-		return failure(reasonOf(e.Kind), err.Error())
+		lost := failure(reasonOf(e.Kind), err.Error())
+		lost.elsewhere = e.Kind == pool.NotKafka // it did speak Kafka, so it fell ill since
+		return lost
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return failure(ReasonDeadlineExceeded, addr+" did not answer in time")
@@ -260,7 +262,7 @@ func (q *queue) land(asks []*ask, results []Result) (retries []*ask) {
 	q.flights--
 	for i, a := range asks {
 		r := results[i]
-		if r.Err == nil || !r.Err.Retriable || r.Err.Reason == ReasonShuttingDown {
+		if r.Err == nil || !r.Err.Retriable && !r.Err.elsewhere || r.Err.Reason == ReasonShuttingDown {
 			a.settle(r)
 			continue
 		}
