@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordsvc/coordsvc/internal/kafkatest"
@@ -18,6 +19,10 @@ type broker struct {
 	plan *brokerPlan
 	stub *kafkatest.Stub
 
+	// mistaken says that the pool took the broker for one without ApiVersions before
+	// it ever heard its answer; known, that it has heard it.
+	mistaken, known atomic.Bool
+
 	mu       sync.Mutex
 	sessions map[*kafkatest.Conn]*session
 }
@@ -26,7 +31,6 @@ type broker struct {
 // time on the wire.
 type session struct {
 	conn  *kafkatest.Conn
-	link  *link
 	asked int // requests so far
 	// negotiated says that ApiVersions came by it. Without, the pool has taken the
 	// broker for one of before 0.10, and tries v0.
@@ -80,7 +84,7 @@ func (b *broker) live() {
 }
 
 func (b *broker) connected(c *kafkatest.Conn) {
-	s := &session{conn: c, link: b.w.linkOf(c.RemoteAddr().String()), out: make(chan delivery, 1<<14)}
+	s := &session{conn: c, out: make(chan delivery, 1<<14)}
 	b.mu.Lock()
 	b.sessions[c] = s
 	b.mu.Unlock()
@@ -139,7 +143,7 @@ func (b *broker) serve(r *kafkatest.Request) {
 	}
 	s.asked++
 	random := b.random(r.Conn.ID, s.asked)
-	s.negotiated = s.negotiated || r.Key == kafkawire.APIKeyAPIVersions
+	b.observe(r, s)
 	b.inspect(r, s)
 	wrong, left := b.spell(random)
 	if wrong == paused && !r.Conn.Sleep(left) || !r.Conn.Sleep(b.plan.service) {
@@ -149,7 +153,7 @@ func (b *broker) serve(r *kafkatest.Request) {
 	if wrong == slow {
 		wire += between(random, 200*time.Millisecond, 3*time.Second)
 	}
-	send := b.reply(r, s, wrong, random)
+	send := b.reply(r, wrong, random)
 	if send == nil {
 		return
 	}
@@ -159,8 +163,20 @@ func (b *broker) serve(r *kafkatest.Request) {
 	}
 }
 
+// observe follows what the pool knows of the broker.
+func (b *broker) observe(r *kafkatest.Request, s *session) {
+	switch {
+	case r.Key == kafkawire.APIKeyAPIVersions:
+		s.negotiated = true
+	case s.negotiated:
+		b.known.Store(true) // or it would not go on
+	case !b.known.Load():
+		b.mistaken.Store(true)
+	}
+}
+
 // reply decides what is sent, and when it is not the answer, what else.
-func (b *broker) reply(r *kafkatest.Request, s *session, wrong fault, random *rand.Rand) func(*kafkatest.Conn) {
+func (b *broker) reply(r *kafkatest.Request, wrong fault, random *rand.Rand) func(*kafkatest.Conn) {
 	switch wrong {
 	case silent, unreachable, down:
 		return nil
@@ -176,7 +192,7 @@ func (b *broker) reply(r *kafkatest.Request, s *session, wrong fault, random *ra
 			return (*kafkatest.Conn).Close
 		}
 	}
-	answer, version, speaks := b.answer(r, s, wrong, random)
+	answer, version, speaks := b.answer(r, wrong, random)
 	if answer == nil {
 		if speaks {
 			return (*kafkatest.Conn).Close // Kafka's answer to what it does not understand
@@ -245,7 +261,7 @@ func junk(r *rand.Rand) []byte {
 
 // answer is what the broker would say. With none it closes, or, if it does not even
 // speak, leaves the client waiting.
-func (b *broker) answer(r *kafkatest.Request, s *session, wrong fault, random *rand.Rand) (answer kafkawire.Response, v kafkawire.Version, speaks bool) {
+func (b *broker) answer(r *kafkatest.Request, wrong fault, random *rand.Rand) (answer kafkawire.Response, v kafkawire.Version, speaks bool) {
 	switch r.Key {
 	case kafkawire.APIKeyAPIVersions:
 		switch b.plan.generation {
@@ -265,7 +281,7 @@ func (b *broker) answer(r *kafkatest.Request, s *session, wrong fault, random *r
 		if b.plan.generation == controller || r.Version < b.plan.find.Min || r.Version > b.plan.find.Max {
 			return nil, 0, true
 		}
-		return b.coordinators(r, s, wrong, random), r.Version, true
+		return b.coordinators(r, wrong, random), r.Version, true
 	}
 	return nil, 0, true
 }
@@ -328,8 +344,8 @@ func (p *brokerPlan) spellAt(now time.Duration) *spell {
 }
 
 // coordinators answers FindCoordinator from the truth of this moment.
-func (b *broker) coordinators(r *kafkatest.Request, s *session, wrong fault, random *rand.Rand) *kafkawire.FindCoordinatorResponse {
-	e := b.w.record(event{broker: b.plan.node, at: b.w.now(), written: s.link.writtenAt(r.CorrelationID), lie: wrong == wrongID})
+func (b *broker) coordinators(r *kafkatest.Request, wrong fault, random *rand.Rand) *kafkawire.FindCoordinatorResponse {
+	e := b.w.record(event{broker: b.plan.node, at: b.w.now(), written: b.w.linkOf(r.Conn.RemoteAddr().String()).writtenAt(r.CorrelationID), lie: wrong == wrongID})
 	rows := make([]kafkawire.Coordinator, len(r.Keys), len(r.Keys)+3)
 	for i, key := range r.Keys {
 		rows[i] = b.row(r, key, e)
@@ -341,6 +357,9 @@ func (b *broker) coordinators(r *kafkatest.Request, s *session, wrong fault, ran
 	}
 	switch wrong {
 	case lossy:
+		if rows[0].ErrorCode == kafkawire.ErrInvalidRequest {
+			break // one key fails all or some are left out, but not both at once
+		}
 		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 		rows = rows[:random.IntN(len(rows))]
 	case chatty:

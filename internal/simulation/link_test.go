@@ -15,8 +15,10 @@ import (
 // dialsInASecond bounds the TCP dials to one address within any second. Backoff
 // allows five failed attempts in a second (after 80, 160, 320 and 640 ms at the
 // least), each of up to three connections (see negotiation in the pool); and a
-// broker to which some connections are open is dialled for the others at once.
-func (p *plan) dialsInASecond() int { return 5 * 3 * p.pool.MaxConnectionsPerBroker }
+// broker to which some connections are open is dialled for the others at once. In
+// place of a connection that a lookup was lost with there may be another: lookups
+// have a backoff of their own.
+func (p *plan) dialsInASecond(lost int) int { return 5*3*p.pool.MaxConnectionsPerBroker + lost }
 
 // dial is the network as the pool sees it.
 func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -51,15 +53,20 @@ func (w *world) countDial(addr string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	recent := append(w.dials[addr], now)
-	for recent[0] < now-time.Second {
-		recent = recent[1:]
-	}
-	w.dials[addr] = recent
+	recent, lost := since(now-time.Second, append(w.dials[addr], now)), since(now-time.Second, w.losses[addr])
+	w.dials[addr], w.losses[addr] = recent, lost
 	w.mostDials = max(w.mostDials, len(recent))
-	if limit := w.plan.dialsInASecond(); len(recent) > limit {
+	if limit := w.plan.dialsInASecond(len(lost)); len(recent) > limit {
 		w.violateLocked("%d dials to %s within a second; %d are allowed", len(recent), addr, limit)
 	}
+}
+
+// since drops the times before begin.
+func since(begin time.Duration, times []time.Duration) []time.Duration {
+	for len(times) > 0 && times[0] < begin {
+		times = times[1:]
+	}
+	return times
 }
 
 func (p *plan) brokerAt(addr string) *brokerPlan {
@@ -82,6 +89,7 @@ type link struct {
 	requests frames
 	answers  frames
 	lastID   int32
+	lookups  int
 	written  map[int32]uint64 // correlation id: its place in the order of things
 	over     string           // why it may not be written to any more
 	closed   bool
@@ -95,13 +103,16 @@ func (l *link) Write(p []byte) (int, error) {
 	}
 	place := l.w.place.Add(1)
 	l.requests.add(p, func(frame []byte) {
-		_, h, _, err := kafkawire.DecodeRequestHeader(frame)
+		key, h, _, err := kafkawire.DecodeRequestHeader(frame)
 		if err != nil {
 			l.w.violate("a request that cannot be read was written to %s: %v", l.addr, err)
 			return
 		}
 		if h.CorrelationID <= l.lastID {
 			l.w.violate("correlation id %d came after %d, to %s", h.CorrelationID, l.lastID, l.addr)
+		}
+		if key == kafkawire.APIKeyFindCoordinator {
+			l.lookups++
 		}
 		l.lastID = h.CorrelationID
 		l.written[h.CorrelationID] = place
@@ -132,12 +143,15 @@ func (l *link) Read(p []byte) (int, error) {
 
 func (l *link) Close() error {
 	l.mu.Lock()
-	closed := l.closed
+	closed, used := l.closed, l.lookups > 0
 	l.closed = true
 	l.mu.Unlock()
 	if !closed {
 		l.w.mu.Lock()
 		l.w.open[l.addr]--
+		if used {
+			l.w.losses[l.addr] = append(l.w.losses[l.addr], l.w.now())
+		}
 		l.w.mu.Unlock()
 	}
 	return l.Conn.Close()

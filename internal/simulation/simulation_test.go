@@ -83,9 +83,10 @@ func watchdog(p *plan) (stop func() bool) {
 
 // sums is what all seeds together were made of.
 type sums struct {
-	mu    sync.Mutex
-	seeds int
-	total tally
+	mu     sync.Mutex
+	seeds  int
+	stormy uint64 // the seed with the most dials
+	total  tally
 }
 
 func (s *sums) add(w *world) {
@@ -98,7 +99,9 @@ func (s *sums) add(w *world) {
 	s.total.promised += w.promised
 	s.total.simulated += w.simulated
 	s.total.mostOpen = max(s.total.mostOpen, w.mostOpen)
-	s.total.mostDials = max(s.total.mostDials, w.mostDials)
+	if w.mostDials > s.total.mostDials {
+		s.total.mostDials, s.stormy = w.mostDials, w.plan.seed
+	}
 	if s.total.reasons == nil {
 		s.total.reasons = w.reasons
 		return
@@ -112,6 +115,6 @@ func (s *sums) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.total
-	return fmt.Sprintf("%d seeds, %v of simulated time: %d calls, of which %d had to succeed, %d keys, %d coordinators found; failures %v; at most %d connections and %d dials a second to one broker",
-		s.seeds, t.simulated.Round(time.Second), t.calls, t.promised, t.keys, t.found, t.reasons, t.mostOpen, t.mostDials)
+	return fmt.Sprintf("%d seeds, %v of simulated time: %d calls, of which %d had to succeed, %d keys, %d coordinators found; failures %v; at most %d connections and %d dials a second to one broker (seed %d)",
+		s.seeds, t.simulated.Round(time.Second), t.calls, t.promised, t.keys, t.found, t.reasons, t.mostOpen, t.mostDials, s.stormy)
 }

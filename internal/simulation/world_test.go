@@ -33,7 +33,8 @@ type world struct {
 	mu         sync.Mutex
 	links      map[string]*link // by the client's address
 	open       map[string]int
-	dials      map[string][]time.Duration // of the last second
+	dials      map[string][]time.Duration // of the last second; and
+	losses     map[string][]time.Duration // ends of connections that carried lookups
 	events     []event
 	violations []string
 	tally
@@ -45,7 +46,7 @@ type tally struct {
 	promised           int // calls that had to succeed
 	reasons            map[service.Reason]int
 	mostOpen           int
-	mostDials          int
+	mostDials          int // within a second, to one broker
 	simulated          time.Duration
 }
 
@@ -56,7 +57,7 @@ const step = 50 * time.Millisecond
 func play(t *testing.T, p *plan, tracing bool) *world {
 	w := &world{
 		t: t, plan: p, tracing: tracing, begin: time.Now(), network: kafkatest.NewNetwork(),
-		links: map[string]*link{}, open: map[string]int{}, dials: map[string][]time.Duration{},
+		links: map[string]*link{}, open: map[string]int{}, dials: map[string][]time.Duration{}, losses: map[string][]time.Duration{},
 	}
 	w.reasons = map[service.Reason]int{}
 	w.start()
