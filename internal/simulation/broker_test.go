@@ -201,7 +201,7 @@ func (b *broker) reply(r *kafkatest.Request, wrong fault, random *rand.Rand) fun
 	}
 	id := r.CorrelationID
 	if wrong == wrongID {
-		id += pick[int32](random, -1, 1, 1000)
+		id += pick[int32](random, -100_000, 1, 1000) // and not to 0, which 0.8.2 may send
 	}
 	frame, err := kafkawire.AppendResponse(nil, id, version, answer)
 	if err != nil {
@@ -221,6 +221,7 @@ func send(frame []byte, wrong fault, random *rand.Rand) func(*kafkatest.Conn) {
 			if ends {
 				c.Close()
 			}
+			<-c.Done() // what came later would be taken for the rest
 		}
 	case shrunk:
 		part := frame[:8+random.IntN(len(frame)-8)]

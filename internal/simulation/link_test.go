@@ -12,13 +12,15 @@ import (
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
 
-// dialsInASecond bounds the TCP dials to one address within any second. Backoff
-// allows five failed attempts in a second (after 80, 160, 320 and 640 ms at the
-// least), each of up to three connections (see negotiation in the pool); and a
-// broker to which some connections are open is dialled for the others at once. In
-// place of a connection that a lookup was lost with there may be another: lookups
-// have a backoff of their own.
-func (p *plan) dialsInASecond(lost int) int { return 5*3*p.pool.MaxConnectionsPerBroker + lost }
+// dialsInASecond bounds the TCP dials to one address within any second:
+//
+//   - Backoff allows five failed attempts (after 80, 160, 320 and 640 ms at the
+//     least), each of up to three connections (see negotiation in the pool). A broker
+//     to which some connections are open is dialled for the others at once.
+//   - In place of each connection that carried a lookup and was lost there may be
+//     another: lookups have a backoff of their own.
+//   - Refreshes and pings lose some, too, and have their own pauses.
+func (p *plan) dialsInASecond(lost int) int { return 5*3*p.pool.MaxConnectionsPerBroker + lost + 15 }
 
 // dial is the network as the pool sees it.
 func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
