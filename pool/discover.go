@@ -26,13 +26,14 @@ const (
 type discovery struct {
 	running  bool
 	due      int64
-	last     int64 // when the last one succeeded
+	begun    int64 // when the last one began
 	failures int
 	starved  bool // the last one had no connection; the next has the first there is
 }
 
-// hurry makes a refresh due, for brokers may have come or gone.
-func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.last+int64(refreshPause))) }
+// hurry makes a refresh due, for brokers may have come or gone; but not at once after
+// one that has failed: every trouble would cost a connection more.
+func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.begun+int64(refreshPause))) }
 
 // discover begins a refresh if one is due, reports whether it did, and returns when
 // the next is. c.mu is held.
@@ -44,7 +45,7 @@ func (c *Cluster) discover(now int64) (bool, int64) {
 	case now < d.due:
 		return false, d.due
 	}
-	d.running = true
+	d.running, d.begun = true, now
 	c.work.Add(1)
 	go c.refresh()
 	return true, now + int64(refreshInterval)
@@ -62,7 +63,7 @@ func (c *Cluster) refresh() {
 	d.running = false
 	defer c.wake()
 	if err == nil {
-		d.last, d.failures = now, 0
+		d.failures = 0
 		d.due = now + int64(jittered(refreshInterval))
 		c.apply(resp)
 		return
