@@ -169,6 +169,9 @@ func (w *world) judgeEarly(c *call, r *service.Result) {
 	n := w.plan.recovery()
 	switch r.Err.Reason {
 	case service.ReasonUnsupportedKeyType, service.ReasonNotAKafkaBroker:
+		if !strings.HasPrefix(r.Err.Detail, "acquire: ") { // where all brokers were looked at
+			w.violate("%v: %q failed with %s (%s), for what one broker did", c, r.Key, r.Err.Reason, r.Err.Detail)
+		}
 		for _, bp := range w.plan.bootstrapBrokers() {
 			if w.canServe(bp, c.keyType) && bp.well(span{c.asked - n, c.answered}) && c.asked >= n {
 				w.violate("%v: %q failed with %s (%s), although broker %d was well", c, r.Key, r.Err.Reason, r.Err.Detail, bp.node)
