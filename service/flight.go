@@ -44,7 +44,7 @@ func (q *queue) fly() {
 	again := false // whether to retry at once
 	switch {
 	case err != nil:
-		results = repeat(acquireFailure(err, q.minVersion), len(asks))
+		results = repeat(acquireFailure(err), len(asks))
 	case len(asks) > 0:
 		results, again = q.exchange(lease, asks, patience)
 	}
@@ -171,11 +171,12 @@ func match(keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, add
 					byKey[rows[j].Key] = j
 				}
 			}
-			found := false
-			if at, found = byKey[key]; !found {
+			j, found := byKey[key]
+			if !found {
 				results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
 				continue
 			}
+			at = j
 		}
 		results[i] = outcome(&rows[at], v, addr)
 	}
@@ -226,7 +227,7 @@ func oneKeyMayHaveFailedAll(results []Result) bool {
 }
 
 // acquireFailure is the outcome of all keys that wait when no connection is to be had.
-func acquireFailure(err error, min kafkawire.Version) Result {
+func acquireFailure(err error) Result {
 	var e *pool.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.Canceled) {

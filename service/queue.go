@@ -81,8 +81,8 @@ type call struct {
 // flight brings back for a retry.
 type turn struct{ asks []*ask }
 
-func newQueue(f *Finder, t kafkawire.KeyType, min kafkawire.Version) *queue {
-	q := &queue{f: f, keyType: t, minVersion: min, open: map[string]*ask{}}
+func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
+	q := &queue{f: f, keyType: t, minVersion: least, open: map[string]*ask{}}
 	q.holding = time.AfterFunc(time.Hour, q.holdEnded)
 	q.holding.Stop()
 	return q
