@@ -191,7 +191,9 @@ func listBrokers(t *testing.T, e *environment) {
 	require.NoError(t, err)
 	require.Len(t, list.GetBrokers(), len(e.bootstrap))
 	for i, b := range list.GetBrokers() {
-		require.EqualValues(t, i+1, b.GetNodeId())
+		if e.version != "0.8.2.2" { // where Metadata names no broker until a topic exists
+			require.EqualValues(t, i+1, b.GetNodeId())
+		}
 		require.Equal(t, e.bootstrap[i], fmt.Sprintf("%s:%d", b.GetHost(), b.GetPort()))
 		require.True(t, b.GetReachable(), "%v", b)
 		require.EqualValues(t, e.highest, b.GetFindCoordinatorVersion())
