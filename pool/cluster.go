@@ -61,9 +61,10 @@ type waiter struct {
 
 // grant is a connection, taken from its broker's pool, or the reason for none.
 type grant struct {
-	b   *broker
-	res *puddle.Resource[*conn]
-	err error
+	b    *broker
+	res  *puddle.Resource[*conn]
+	when int64 // by the cluster's clock
+	err  error
 }
 
 // NewCluster checks cfg and returns a cluster that has dialled nothing yet.
@@ -124,7 +125,7 @@ func (c *Cluster) acquire(ctx context.Context, least kafkawire.Version, maxWaite
 			return nil, g.err
 		}
 		cn := g.res.Value()
-		if why := cn.worn(c.clock.now(), &c.cfg); why != kept {
+		if why := cn.worn(g.when, &c.cfg); why != kept {
 			c.retire(g.b, g.res, why)
 			continue
 		}
@@ -146,8 +147,11 @@ func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (gra
 		return grant{err: errClosed()}, nil
 	}
 	// No waiter is overtaken: had one a use for an idle connection, it would have it.
-	if b := c.nextIdle(least, c.clock.now()); b != nil {
-		return c.takeFrom(b), nil
+	if c.idle > 0 {
+		now := c.clock.now()
+		if b := c.nextIdle(least, now); b != nil {
+			return c.takeFrom(b, now), nil
+		}
 	}
 	if !again && c.waiters.Len() >= maxWaiters {
 		c.count.exhausted.Add(1)
@@ -236,9 +240,6 @@ func (c *Cluster) rank(b *broker, now int64) int {
 
 // nextIdle is the broker to take an idle connection from, or nil. c.mu is held.
 func (c *Cluster) nextIdle(least kafkawire.Version, now int64) *broker {
-	if c.idle == 0 {
-		return nil
-	}
 	c.turn++
 	var next *broker
 	best := rankNone
@@ -259,7 +260,7 @@ func (c *Cluster) nextIdle(least kafkawire.Version, now int64) *broker {
 }
 
 // takeFrom takes an idle connection of b, which has one. c.mu is held.
-func (c *Cluster) takeFrom(b *broker) grant {
+func (c *Cluster) takeFrom(b *broker, now int64) grant {
 	res, err := b.pool.Acquire(context.Background())
 	if err != nil {
 		return grant{err: errClosed()} // the only reason for puddle to refuse
@@ -267,7 +268,7 @@ func (c *Cluster) takeFrom(b *broker) grant {
 	b.idle--
 	c.idle--
 	b.inUse++
-	return grant{b: b, res: res}
+	return grant{b: b, res: res, when: now}
 }
 
 // settle brings the queue in line with what has changed: it hands out what is idle,
@@ -289,7 +290,7 @@ func (c *Cluster) handOut() {
 		w, next := e.Value.(*waiter), e.Next()
 		if b := c.nextIdle(w.least, now); b != nil {
 			c.waiters.Remove(e)
-			w.granted <- c.takeFrom(b)
+			w.granted <- c.takeFrom(b, now)
 		}
 		e = next
 	}
@@ -437,9 +438,16 @@ func (c *Cluster) runDial(b *broker) {
 		b.idle++
 		c.idle++
 		b.dialSucceeded()
+		if c.discovery.failures > 0 {
+			c.discovery.due = 0
+		}
 	case c.closed || b.removed:
 	default:
-		b.dialFailed(err, c.clock.now())
+		now := c.clock.now()
+		b.dialFailed(err, now)
+		if b.failures == 1 {
+			c.discovery.hurry(now)
+		}
 		if wantsRebootstrap(err) {
 			c.rebootstrap("a broker says so: " + err.Error())
 		}
@@ -452,11 +460,12 @@ func (c *Cluster) runDial(b *broker) {
 // again. used says whether its idle time begins anew.
 func (c *Cluster) giveBack(b *broker, res *puddle.Resource[*conn], used bool) {
 	cn := res.Value()
+	now := c.clock.now()
 	if used {
-		cn.idle = c.clock.now()
+		cn.idle = now
 	}
 	c.mu.Lock()
-	if why := c.mustRetire(b, cn); why != kept {
+	if why := c.mustRetire(b, cn, now); why != kept {
 		c.mu.Unlock()
 		c.retire(b, res, why)
 		return
@@ -475,7 +484,7 @@ func (c *Cluster) giveBack(b *broker, res *puddle.Resource[*conn], used bool) {
 	}
 }
 
-func (c *Cluster) mustRetire(b *broker, cn *conn) retirement {
+func (c *Cluster) mustRetire(b *broker, cn *conn, now int64) retirement {
 	switch {
 	case cn.broken != nil, cn.in.buffered() > 0:
 		return retiredBroken
@@ -485,7 +494,7 @@ func (c *Cluster) mustRetire(b *broker, cn *conn) retirement {
 		return retiredRemoved
 	case cn.epoch != b.epoch.Load():
 		return retiredReset
-	case cn.overAge():
+	case now > cn.expires:
 		return retiredLifetime
 	default:
 		return kept

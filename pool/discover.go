@@ -33,19 +33,20 @@ type discovery struct {
 // hurry makes a refresh due, for brokers may have come or gone.
 func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.last+int64(refreshPause))) }
 
-// discover begins a refresh if one is due, and returns when the next is. c.mu is held.
-func (c *Cluster) discover(now int64) int64 {
+// discover begins a refresh if one is due, reports whether it did, and returns when
+// the next is. c.mu is held.
+func (c *Cluster) discover(now int64) (bool, int64) {
 	d := &c.discovery
-	if d.running {
-		return now + int64(refreshInterval) // its end wakes us
-	}
-	if now < d.due {
-		return d.due
+	switch {
+	case d.running:
+		return false, now + int64(refreshInterval) // its end wakes us
+	case now < d.due:
+		return false, d.due
 	}
 	d.running = true
 	c.work.Add(1)
 	go c.refresh()
-	return now + int64(refreshInterval)
+	return true, now + int64(refreshInterval)
 }
 
 // refresh asks a broker for the brokers.

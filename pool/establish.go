@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
@@ -56,7 +55,6 @@ func (e *endpoint) open(ctx context.Context) (*conn, error) {
 func (e *endpoint) ready(c *conn) {
 	c.timeout = e.cfg.RequestTimeout
 	c.maxFrame = maxFrame
-	lifetime := e.cfg.MaxLifetime
-	c.expires = c.created.Add(lifetime - time.Duration(rand.Float64()*0.1*float64(lifetime)))
+	c.expires = c.created + int64((0.9+0.1*rand.Float64())*float64(e.cfg.MaxLifetime))
 	c.idle = e.pulse.clock.now()
 }

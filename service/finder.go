@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -22,8 +23,8 @@ type FinderConfig struct {
 	PipelineWindow int
 	// RequestTimeout is how long one exchange with a broker may take. Default 10s.
 	RequestTimeout time.Duration
-	// MaxWaitingKeys is how many keys of all callers together may wait to be
-	// written; a call that would exceed it is refused. Default 1,000,000.
+	// MaxWaitingKeys is how many keys of all callers together may wait for an
+	// answer; a call that would exceed it is refused. Default 1,000,000.
 	MaxWaitingKeys int
 	// Logger receives what happens to batches; keys only at debug level. Default: none.
 	Logger *slog.Logger
@@ -66,6 +67,7 @@ type Finder struct {
 	cluster *pool.Cluster
 	cfg     FinderConfig
 	queues  map[kafkawire.KeyType]*queue
+	waiting atomic.Int64 // keys that callers wait for
 
 	// stop ends the flights' waits; flights counts those under way.
 	stop    context.Context
@@ -97,6 +99,10 @@ func NewFinder(cluster *pool.Cluster, cfg FinderConfig) *Finder {
 func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) ([]Result, error) {
 	if len(keys) == 0 {
 		return nil, nil
+	}
+	defer f.waiting.Add(-int64(len(keys)))
+	if f.waiting.Add(int64(len(keys))) > int64(f.cfg.MaxWaitingKeys) {
+		return nil, ErrTooManyWaiting
 	}
 	q := f.queues[t]
 	c, err := q.ask(ctx, keys)

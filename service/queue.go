@@ -100,9 +100,6 @@ func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
 	if q.closed {
 		return nil, ErrFinderClosed
 	}
-	if len(q.open)+len(keys) > q.f.cfg.MaxWaitingKeys {
-		return nil, ErrTooManyWaiting
-	}
 	for i, key := range keys {
 		c.results[i].Key = key
 		a, joins := q.open[key]
@@ -134,7 +131,7 @@ func (q *queue) leave(c *call) {
 	for i := range c.results {
 		r := &c.results[i]
 		if a, ok := q.open[r.Key]; ok && !a.live() {
-			q.shut(a) // its place is free for others
+			q.shut(a) // nobody is left to ask it for
 		}
 		if r.Err == nil && r.Coordinator == (Coordinator{}) {
 			r.Err = failure(ReasonDeadlineExceeded, "")
