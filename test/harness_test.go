@@ -28,8 +28,8 @@ import (
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
-// binary is the program, built once for all tests of the package.
-var binary string
+// program is the binary, built once for all tests of the package.
+var program string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "coordsvc")
-		build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", binary, "../cmd/coordsvc")...)
+		program = filepath.Join(dir, "coordsvc")
+		build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "../cmd/coordsvc")...)
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "cannot build coordsvc: %v\n%s", err, out)
 			return 1
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 
 // command runs the program without the settings that this environment happens to have.
 func command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(program, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COORDSVC_") })
 	return cmd
 }
