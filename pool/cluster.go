@@ -547,7 +547,9 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) {
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	b.note(err)
-	b.punish(now)
+	b.punish(c.clock.at(cn.since), now)
+	b.log.Debug("exchange failed", "error", err.Error(), "strikes", b.strikes.Load(),
+		"avoided_for", max(0, time.Duration(b.penaltyEnds-now)).String())
 	if kind == Unreachable {
 		c.reset(b, cn)
 	} else {
