@@ -52,7 +52,7 @@ type learned struct {
 
 // recall returns the version to ask first. Where nothing is known any more it is
 // highest, and known is false.
-func (l *learned) recall(highest kafkawire.Version) (first kafkawire.Version, known bool) { //nolint:nonamedreturns // a bool wants a name
+func (l *learned) recall(highest kafkawire.Version) (first kafkawire.Version, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.since.IsZero() || time.Since(l.since) > learnedFor {
