@@ -40,7 +40,7 @@ test-kafka-table: ## Ask all releases of Kafka, and write what came of it into R
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@set -e; go list ./... | while read -r pkg; do \
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
+	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
 	  done; done
 
 .PHONY: bench-codec

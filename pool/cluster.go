@@ -42,12 +42,12 @@ type Cluster struct {
 	mu         sync.Mutex
 	closed     bool
 	brokers    []*broker
-	byAddr     map[string]*broker
-	discovered int // brokers that Metadata names
-	turn       int // where the rotation stands
-	idle       int // idle connections, of all brokers
-	dialing    int // dials under way, and
-	slow       int // how many of them are slow
+	byAddr     map[string]*broker // by endpointKey
+	discovered int                // brokers that Metadata names
+	turn       int                // where the rotation stands
+	idle       int                // idle connections, of all brokers
+	dialing    int                // dials under way, and
+	slow       int                // how many of them are slow
 	waiters    list.List
 	discovery  discovery
 }
@@ -82,7 +82,7 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	c.base, c.cancel = context.WithCancel(context.Background())
 	for _, i := range rand.Perm(len(cfg.Bootstrap)) { // or all instances would begin with the same broker
 		host, port, _ := splitAddr(cfg.Bootstrap[i])
-		if c.byAddr[joinAddr(host, port)] == nil {
+		if c.byAddr[endpointKey(host, port)] == nil {
 			c.add(host, port).bootstrap = true
 		}
 	}
@@ -111,15 +111,14 @@ func (c *Cluster) acquire(ctx context.Context, least kafkawire.Version, maxWaite
 	if err := ctx.Err(); err != nil {
 		return nil, leftQueue(err)
 	}
-	var patience *time.Timer
+	var until time.Time // of the wait, over all rounds
 	for again := false; ; again = true {
 		g, w := c.take(least, maxWaiters, again)
 		if w != nil {
-			if patience == nil {
-				patience = time.NewTimer(c.cfg.AcquireTimeout)
-				defer patience.Stop()
+			if until.IsZero() {
+				until = time.Now().Add(c.cfg.AcquireTimeout)
 			}
-			g = c.wait(ctx, w, patience.C)
+			g = c.wait(ctx, w, until)
 		}
 		if g.err != nil {
 			return nil, g.err
@@ -169,12 +168,14 @@ func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (gra
 }
 
 // wait waits for the outcome. What comes in the moment of giving up is used.
-func (c *Cluster) wait(ctx context.Context, w *waiter, patience <-chan time.Time) grant {
+func (c *Cluster) wait(ctx context.Context, w *waiter, until time.Time) grant {
+	patience := time.NewTimer(time.Until(until))
+	defer patience.Stop()
 	select {
 	case g := <-w.granted:
 		return g
 	case <-ctx.Done():
-	case <-patience:
+	case <-patience.C:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -533,12 +534,24 @@ func (c *Cluster) destroy(cn *conn) {
 	cn.close()
 }
 
-// exchangeFailed draws the consequences of a failed exchange for the broker.
-func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) {
+// lookupFailed is exchangeFailed for a lookup.
+func (c *Cluster) lookupFailed(b *broker, cn *conn, err error) {
+	if !c.exchangeFailed(b, cn, err) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.punish(c.clock.at(cn.since), c.clock.now())
+}
+
+// exchangeFailed draws the consequences of a failed exchange, and reports whether
+// the broker is to blame: it is not for a refusal of the encoder, for our own end, or
+// for a caller in haste.
+func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	kind := KindOf(err)
 	silent := cn.silence >= min(stallAfter, c.cfg.RequestTimeout/2)
-	if cn.broken == nil || kind == Closed || (kind == 0 || kind == Timeout) && !silent {
-		return // a refusal of the encoder, our own end, a caller in haste: not the broker's fault
+	if cn.broken == nil || kind == Closed || (kind == 0 || kind == Timeout) && !silent || c.base.Err() != nil {
+		return false
 	}
 	if kind == Unreachable && cn.versions.assumed {
 		b.learned.forget()
@@ -547,9 +560,7 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) {
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	b.note(err)
-	b.punish(c.clock.at(cn.since), now)
-	b.log.Debug("exchange failed", "error", err.Error(), "strikes", b.strikes.Load(),
-		"avoided_for", max(0, time.Duration(b.penaltyEnds-now)).String())
+	b.log.Debug("exchange failed", "error", err.Error())
 	if kind == Unreachable {
 		c.reset(b, cn)
 	} else {
@@ -558,6 +569,7 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) {
 	c.discovery.hurry(now)
 	c.settle()
 	c.wake()
+	return true
 }
 
 // reset gives up the idle connections of a broker that has lost one, and those in

@@ -235,7 +235,7 @@ func (c *conn) arm() error {
 // lost breaks the connection for an error of reading or writing, and says what it means.
 func (c *conn) lost(key kafkawire.APIKey, v kafkawire.Version, err error) error {
 	c.silence = time.Since(c.since)
-	var wrong notFrame
+	var wrong frameError
 	switch {
 	case errors.Is(c.ctx.Err(), context.Canceled):
 		c.broken = fmt.Errorf("%s: %s v%d: the caller left before the answer: %w", c.addr, key, v, context.Canceled)

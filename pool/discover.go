@@ -13,6 +13,11 @@ import (
 const (
 	// refreshInterval is how often the view is refreshed, moved by up to a fifth.
 	refreshInterval = 30 * time.Second
+	// A broker that leaves the view is most often restarted, so the view is refreshed
+	// every refreshUnsettled for unsettledFor afterwards: Metadata does not name a
+	// broker that is away, and a broker that it does not name is not dialled.
+	refreshUnsettled = 3 * time.Second
+	unsettledFor     = 10 * time.Minute
 	// refreshPause is the least time between refreshes, in trouble too.
 	refreshPause = time.Second
 	// rebootstrapAfter is how long no broker may have answered before those that were
@@ -27,7 +32,15 @@ type discovery struct {
 	running  bool
 	due      int64
 	last     int64 // when the last one succeeded
+	unrest   int64 // until when brokers that left are expected back
 	failures int
+}
+
+func (d *discovery) interval(now int64) time.Duration {
+	if now < d.unrest {
+		return refreshUnsettled
+	}
+	return refreshInterval
 }
 
 // hurry makes a refresh due, for brokers may have come or gone.
@@ -62,11 +75,17 @@ func (c *Cluster) refresh() {
 	defer c.wake()
 	if err == nil {
 		d.last, d.failures = now, 0
-		d.due = now + int64(jittered(refreshInterval))
-		c.apply(resp)
+		if c.apply(resp) {
+			d.unrest = now + int64(unsettledFor)
+		}
+		d.due = now + int64(jittered(d.interval(now)))
 		return
 	}
 	d.failures++
+	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
+		d.due = now + int64(jittered(refreshInterval))
+		return
+	}
 	d.due = now + int64(jittered(doubled(backoffBase, d.failures, backoffCap)))
 	if heard := c.heard.Load(); heard != 0 && time.Duration(now-heard) > rebootstrapAfter {
 		c.rebootstrap("no broker has answered for " + rebootstrapAfter.String())
@@ -91,16 +110,17 @@ func (c *Cluster) brokersOfAny() (*kafkawire.MetadataResponse, error) {
 	return resp, nil
 }
 
-// apply makes the brokers of the answer those that are used. An answer without any
-// is that of a broker that has just started, and is ignored. c.mu is held.
-func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
+// apply makes the brokers of the answer those that are used, and reports whether
+// others are expected: one has left, or none was named. An answer without any is that
+// of a broker that has just started, and is ignored otherwise. c.mu is held.
+func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	named := make(map[*broker]bool, len(resp.Brokers))
 	for i := range resp.Brokers {
 		m := &resp.Brokers[i]
 		if m.Host == "" || m.Port < 1 || m.Port > 65535 || len(named) >= maxBrokers || c.closed {
 			continue
 		}
-		b := c.byAddr[joinAddr(m.Host, m.Port)]
+		b := c.byAddr[endpointKey(m.Host, m.Port)]
 		if b == nil {
 			b = c.add(m.Host, m.Port)
 			c.cfg.Logger.Info("discovered a broker", "broker", b.addr, "node", m.NodeID)
@@ -109,9 +129,12 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
 		b.rack, b.discovered = m.Rack, true
 		named[b] = true
 	}
-	if len(named) > 0 {
-		c.keepOnly(named)
+	if len(named) == 0 {
+		return true
 	}
+	left := slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.discovered && !named[b] })
+	c.keepOnly(named)
+	return left
 }
 
 // rebootstrap forgets the brokers that were discovered, so that the bootstrap names
@@ -141,7 +164,7 @@ func (c *Cluster) keepOnly(named map[*broker]bool) {
 		}
 		b.log.Info("broker left the cluster")
 		b.removed = true
-		delete(c.byAddr, b.addr)
+		delete(c.byAddr, endpointKey(b.host, b.port))
 		c.drain(b)
 		return true
 	})
@@ -152,7 +175,7 @@ func (c *Cluster) keepOnly(named map[*broker]bool) {
 // the cluster is not shared yet.
 func (c *Cluster) add(host string, port int32) *broker {
 	b := c.newBroker(host, port)
-	c.byAddr[b.addr] = b
+	c.byAddr[endpointKey(host, port)] = b
 	c.brokers = slices.Insert(c.brokers, rand.IntN(len(c.brokers)+1), b)
 	return b
 }

@@ -21,8 +21,8 @@ type endpoint struct {
 // establish makes a connection ready. The order of steps is Kafka's, and each step
 // has DialTimeout:
 //
-//  1. open:      dial every address of the name
-//  2. negotiate: ApiVersions, which may take up to three openings
+//  1. open:      dial every address of the name; here TLS would follow
+//  2. negotiate: ApiVersions, which may take up to three openings; here SASL would follow
 //  3. ready:     the limits of a connection in use
 func (e *endpoint) establish(ctx context.Context) (*conn, error) {
 	highest := min(e.cfg.MaxAPIVersions, kafkawire.Supported(kafkawire.APIKeyAPIVersions).Max)

@@ -113,7 +113,7 @@ func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration)
 	if err == nil {
 		return results, false
 	}
-	lost := Result{Err: exchangeFailure(err, lease.Addr()), AnsweredBy: ""}
+	lost := Result{Err: exchangeFailure(err, lease.Addr(), patience), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(asks)-len(results))...)
 	return results, lost.Err.Reason == ReasonBrokerUnreachable
 }
@@ -239,13 +239,12 @@ func acquireFailure(err error) Result {
 }
 
 // exchangeFailure is the outcome of the keys whose answers did not come.
-func exchangeFailure(err error, addr string) *LookupError {
-	var e *pool.Error
-	if errors.As(err, &e) {
-		return failure(reasonOf(e.Kind), err.Error())
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return failure(ReasonDeadlineExceeded, addr+" did not answer in time")
+func exchangeFailure(err error, addr string, patience time.Duration) *LookupError {
+	switch kind := pool.KindOf(err); {
+	case kind == pool.Timeout:
+		return failure(ReasonDeadlineExceeded, fmt.Sprintf("%s did not answer within %v", addr, patience.Round(time.Millisecond)))
+	case kind != 0:
+		return failure(reasonOf(kind), err.Error())
 	}
 	if errors.Is(err, context.Canceled) {
 		return failure(ReasonShuttingDown, "")

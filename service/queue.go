@@ -128,13 +128,17 @@ func (q *queue) leave(c *call) {
 	default:
 	}
 	c.gone = true
+	var unheard *LookupError
 	for i := range c.results {
 		r := &c.results[i]
 		if a, ok := q.open[r.Key]; ok && !a.live() {
 			q.shut(a) // nobody is left to ask it for
 		}
 		if r.Err == nil && r.Coordinator == (Coordinator{}) {
-			r.Err = failure(ReasonDeadlineExceeded, "")
+			if unheard == nil {
+				unheard = failure(ReasonDeadlineExceeded, q.f.unheard())
+			}
+			r.Err = unheard
 		}
 	}
 }

@@ -136,6 +136,8 @@ func reasonOf(k pool.ErrorKind) Reason {
 		return ReasonUnsupportedKeyType
 	case pool.Exhausted:
 		return ReasonOverloaded
+	case pool.InvalidAnswer:
+		return ReasonInvalidAnswer
 	case pool.Closed:
 		return ReasonShuttingDown
 	default:
