@@ -98,6 +98,9 @@ func (p *process) follow(stderr io.Reader, listening chan<- struct{}) {
 	for lines.Scan() {
 		var line struct{ Msg, Protocol, Address string }
 		_ = json.Unmarshal(lines.Bytes(), &line)
+		if strings.HasPrefix(line.Msg, "call") {
+			continue // a line a call would bury the others
+		}
 		p.mu.Lock()
 		p.log.Write(lines.Bytes())
 		p.log.WriteByte('\n')

@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,7 @@ type oracle struct {
 	keys []string
 
 	mu    sync.Mutex
-	addrs []string // to ask: the live brokers
+	asked map[string]time.Time // the live brokers, and when each was last asked
 	stays map[string][]stay
 	polls int
 }
@@ -51,10 +52,11 @@ type oracle struct {
 func (o *oracle) watch(ctx context.Context) {
 	for turn := 0; ctx.Err() == nil; turn++ {
 		o.mu.Lock()
-		addr := o.addrs[turn%len(o.addrs)]
+		addrs := slices.Sorted(maps.Keys(o.asked))
 		o.mu.Unlock()
+		addr, begin := addrs[turn%len(addrs)], time.Now()
 		if found, err := kafkatest.RawFindAll(addr, 6, 0, o.keys); err == nil {
-			o.record(found, time.Now())
+			o.record(addr, found, begin)
 		}
 		select {
 		case <-ctx.Done():
@@ -63,28 +65,44 @@ func (o *oracle) watch(ctx context.Context) {
 	}
 }
 
-func (o *oracle) record(found []kafkatest.RawCoordinator, now time.Time) {
+// record takes what a broker said. A change may have come at any time since every
+// broker was last known to say otherwise.
+func (o *oracle) record(addr string, found []kafkatest.RawCoordinator, begin time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.polls++
+	earliest := begin
+	for _, at := range o.asked {
+		if at.Before(earliest) {
+			earliest = at
+		}
+	}
+	if _, live := o.asked[addr]; live {
+		o.asked[addr] = begin
+	}
 	for i, f := range found {
 		stays := o.stays[o.keys[i]]
 		if f.Code != 0 || len(stays) > 0 && stays[len(stays)-1].node == f.Node {
 			continue
 		}
 		if len(stays) > 0 {
-			stays[len(stays)-1].until = now
+			stays[len(stays)-1].until = time.Now()
 		}
-		o.stays[o.keys[i]] = append(stays, stay{node: f.Node, from: now})
+		o.stays[o.keys[i]] = append(stays, stay{node: f.Node, from: earliest})
 	}
 }
 
+// ask is told which brokers are live.
 func (o *oracle) ask(brokers ...*kafkatest.Broker) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.addrs = nil
+	before := o.asked
+	o.asked = map[string]time.Time{}
 	for _, b := range brokers {
-		o.addrs = append(o.addrs, b.Addr())
+		o.asked[b.Addr()] = before[b.Addr()]
+		if o.asked[b.Addr()].IsZero() {
+			o.asked[b.Addr()] = time.Now()
+		}
 	}
 }
 
@@ -107,8 +125,7 @@ func (o *oracle) agrees(key string, node int32, asked, answered time.Time) bool 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.stays[key] {
-		began := s.from.Add(-lossSlack) // a broker may know before the oracle asks
-		if s.node == node && !began.After(answered) && (s.until.IsZero() || asked.Before(s.until.Add(staleFor))) {
+		if s.node == node && !s.from.After(answered) && (s.until.IsZero() || asked.Before(s.until.Add(staleFor))) {
 			return true
 		}
 	}
@@ -138,7 +155,7 @@ type witnesses struct {
 	calls      int
 	odd        []oddAnswer
 	slow       [lossCallers][]oddCall // calls that took longer than slow, since forget
-	slowest    time.Duration    // since forget
+	slowest    time.Duration          // since forget
 	answeredBy map[string]time.Time
 }
 
@@ -279,11 +296,14 @@ func (l *loss) lose(t *testing.T, b *kafkatest.Broker, how string, away, back fu
 	l.returns++
 	returned := time.Now()
 	l.oracle.ask(l.cluster.Brokers()...)
-	require.Eventually(t, func() bool { return l.witnesses.lastAnswer(b.Addr()).After(returned) }, 45*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return l.witnesses.lastAnswer(b.Addr()).After(returned) }, 15*time.Second, 20*time.Millisecond,
 		"broker %d is not used again after it was %s", b.ID, how)
-	t.Logf("broker %d %s: its keys moved after %.1f s; the slowest call took %.2f s, %d callers met a slow one; used again %.1f s after its return",
-		b.ID, how, moved.Seconds(), l.witnesses.slowest.Seconds(), callersWith(l.witnesses.slow, 1), time.Since(returned).Seconds())
+	again := time.Since(returned)
 	require.Eventually(t, func() bool { return inSync(b.Addr(), 3) == nil }, time.Minute, 100*time.Millisecond)
+	l.witnesses.mu.Lock()
+	defer l.witnesses.mu.Unlock()
+	t.Logf("broker %d %s: its keys moved after %.1f s; the slowest call took %.2f s, %d callers met a slow one; used again %.1f s after its return",
+		b.ID, how, moved.Seconds(), l.witnesses.slowest.Seconds(), callersWith(l.witnesses.slow, 1), again.Seconds())
 }
 
 func callersWith(calls [lossCallers][]oddCall, least int) int {
