@@ -28,7 +28,7 @@ const (
 	// staleFor is how long after the cluster knows of a new coordinator the old one
 	// may still be named.
 	staleFor = 2 * time.Second
-	// slow is what no call takes that meets only live brokers.
+	// slow is what no call takes that meets only live brokers on an idle machine.
 	slow = 500 * time.Millisecond
 )
 
@@ -139,13 +139,13 @@ type oddAnswer struct {
 	asked, answered time.Time
 }
 
-// A slow call is told of with the time since its begin.
-type oddCall struct {
+// A slowCall is one that took longer than slow.
+type slowCall struct {
 	asked time.Time
 	took  time.Duration
 }
 
-func (c oddCall) String() string { return fmt.Sprintf("%s+%v", c.asked.Format("05.000"), c.took) }
+func (c slowCall) String() string { return fmt.Sprintf("%s+%v", c.asked.Format("05.000"), c.took) }
 
 // witnesses are what the callers saw.
 type witnesses struct {
@@ -154,7 +154,7 @@ type witnesses struct {
 	mu         sync.Mutex
 	calls      int
 	odd        []oddAnswer
-	slow       [lossCallers][]oddCall // calls that took longer than slow, since forget
+	slow       [lossCallers][]slowCall // calls that took longer than slow, since forget
 	slowest    time.Duration          // since forget
 	answeredBy map[string]time.Time
 }
@@ -162,7 +162,7 @@ type witnesses struct {
 func (w *witnesses) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.slow, w.slowest = [lossCallers][]oddCall{}, 0
+	w.slow, w.slowest = [lossCallers][]slowCall{}, 0
 }
 
 func (w *witnesses) lastAnswer(addr string) time.Time {
@@ -196,7 +196,7 @@ func (w *witnesses) take(o *oracle, caller int, asked time.Time, resp *coordsvcv
 	took := now.Sub(asked)
 	w.slowest = max(w.slowest, took)
 	if took > slow {
-		w.slow[caller] = append(w.slow[caller], oddCall{asked, took})
+		w.slow[caller] = append(w.slow[caller], slowCall{asked, took})
 	}
 }
 
@@ -228,7 +228,7 @@ func TestKafkaBrokersLostUnderLoad(t *testing.T) {
 	defer cancel()
 
 	before := descriptors(t, service)
-	load := startLoad(t, lossCallers, 10*time.Millisecond, l.ask)
+	load := startLoad(t, lossCallers, 30*time.Millisecond, l.ask)
 	time.Sleep(time.Second)
 
 	l.lose(t, cluster.Broker(1), "killed", func(b *kafkatest.Broker) error { b.Kill(); return nil },
@@ -284,7 +284,7 @@ func (l *loss) lose(t *testing.T, b *kafkatest.Broker, how string, away, back fu
 	l.witnesses.forget()
 	begin := time.Now()
 	require.NoError(t, away(b))
-	require.Eventually(t, func() bool { return l.oracle.coordinates(b.ID) == 0 }, 30*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return l.oracle.coordinates(b.ID) == 0 }, time.Minute, 20*time.Millisecond,
 		"the keys of the broker that was %s do not move", how)
 	moved := time.Since(begin)
 	time.Sleep(staleFor + time.Second)
@@ -303,13 +303,13 @@ func (l *loss) lose(t *testing.T, b *kafkatest.Broker, how string, away, back fu
 	l.witnesses.mu.Lock()
 	defer l.witnesses.mu.Unlock()
 	t.Logf("broker %d %s: its keys moved after %.1f s; the slowest call took %.2f s, %d callers met a slow one; used again %.1f s after its return",
-		b.ID, how, moved.Seconds(), l.witnesses.slowest.Seconds(), callersWith(l.witnesses.slow, 1), again.Seconds())
+		b.ID, how, moved.Seconds(), l.witnesses.slowest.Seconds(), callersWith(l.witnesses.slow), again.Seconds())
 }
 
-func callersWith(calls [lossCallers][]oddCall, least int) int {
+func callersWith(calls [lossCallers][]slowCall) int {
 	n := 0
 	for _, c := range calls {
-		if len(c) >= least {
+		if len(c) > 0 {
 			n++
 		}
 	}
@@ -325,14 +325,20 @@ func (l *loss) nobodyWaits(t *testing.T, how string) {
 	require.Less(t, w.slowest, lossRequestTimeout, "with a broker %s: %v", how, w.slow)
 }
 
-// eachWaitsOnce is for a broker that goes silent.
+// eachWaitsOnce is for a broker that goes silent: it costs each caller one request
+// timeout at the most.
 func (l *loss) eachWaitsOnce(t *testing.T, how string) {
 	t.Helper()
 	w := l.witnesses
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	require.LessOrEqual(t, w.slowest, lossRequestTimeout+lossSlack, "with a broker %s", how)
-	require.Zero(t, callersWith(w.slow, 2), "callers that waited more than once for a broker that was %s: %v", how, w.slow)
+	for caller, calls := range w.slow {
+		var sum time.Duration
+		for _, c := range calls {
+			sum += c.took
+		}
+		require.LessOrEqual(t, sum, lossRequestTimeout+lossSlack, "caller %d, with a broker %s: %v", caller, how, calls)
+	}
 }
 
 // watchConnections asks ten times a second how many connections there are.
