@@ -318,9 +318,17 @@ func TestLeastVersion(t *testing.T) {
 		}
 		require.Len(t, got, 2)
 
+		// One that offered it and is gone may be back in a moment.
 		stubs[2].Down()
 		time.Sleep(time.Second)
 		_, err := c.Acquire(t.Context(), 6)
+		requireKind(t, err, Unreachable, stubs[2].Addr())
+
+		// It is back, but was downgraded.
+		stubs[2].SetAPI(findCoordinator, kafkawire.VersionRange{Min: 0, Max: 3})
+		stubs[2].Up()
+		time.Sleep(5 * time.Second)
+		_, err = c.Acquire(t.Context(), 6)
 		e := requireKind(t, err, Unsupported, "v6 or later", "v4", stubs[1].Addr())
 		require.Equal(t, kafkawire.VersionRange{Min: 0, Max: 4}, e.Have)
 		require.Equal(t, kafkawire.VersionRange{Min: 6, Max: 6}, e.Want)

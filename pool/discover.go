@@ -34,6 +34,7 @@ type discovery struct {
 	last     int64 // when the last one succeeded
 	unrest   int64 // until when brokers that left are expected back
 	failures int
+	starved  bool // the last one had no connection; the next has the first there is
 }
 
 func (d *discovery) interval(now int64) time.Duration {
@@ -65,7 +66,7 @@ func (c *Cluster) discover(now int64) (bool, int64) {
 // refresh asks a broker for the brokers.
 func (c *Cluster) refresh() {
 	defer c.work.Done()
-	resp, err := c.brokersOfAny()
+	resp, asked, err := c.brokersOfAny()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,6 +83,7 @@ func (c *Cluster) refresh() {
 		return
 	}
 	d.failures++
+	d.starved = !asked
 	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
 		d.due = now + int64(jittered(refreshInterval))
 		return
@@ -92,22 +94,24 @@ func (c *Cluster) refresh() {
 	}
 }
 
-func (c *Cluster) brokersOfAny() (*kafkawire.MetadataResponse, error) {
+// brokersOfAny asks the first broker to which there is a connection; asked is false
+// where there is none.
+func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) { //nolint:nonamedreturns // for the bool
 	lease, err := c.acquire(c.base, 0, math.MaxInt) // not refused for a full queue: the view must not age under load
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer lease.Release()
 	if lease.conn.versions.metadata < 0 {
-		return nil, &Error{Kind: Unsupported, Addr: lease.Addr(), Op: "Metadata", Have: kafkawire.VersionRange{Min: -1, Max: -1},
+		return nil, true, &Error{Kind: Unsupported, Addr: lease.Addr(), Op: "Metadata", Have: kafkawire.VersionRange{Min: -1, Max: -1},
 			Want: kafkawire.Supported(kafkawire.APIKeyMetadata), Err: errors.New("the broker does not offer Metadata, so none can be discovered")}
 	}
-	resp, err := lease.conn.askMetadata(c.base)
+	resp, err = lease.conn.askMetadata(c.base)
 	if err != nil {
 		c.exchangeFailed(lease.broker, lease.conn, err)
-		return nil, err
+		return nil, true, err
 	}
-	return resp, nil
+	return resp, true, nil
 }
 
 // apply makes the brokers of the answer those that are used, and reports whether

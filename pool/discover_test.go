@@ -331,3 +331,19 @@ func TestBrokerWithoutMetadataIsStillUsed(t *testing.T) {
 		require.Equal(t, 1, stub.Accepted())
 	})
 }
+
+// A broker that negotiates and then fails every Metadata costs a connection each time;
+// the pause between the refreshes grows all the same.
+func TestFailingMetadataIsNoRedialStorm(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		c.Start()
+		time.Sleep(time.Second)
+		stub.On(metadata, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.Disconnect()
+		before := stub.Accepted()
+		time.Sleep(time.Minute)
+		require.Less(t, stub.Accepted()-before, 200, "connections in a minute")
+	})
+}
