@@ -158,7 +158,9 @@ func (n *negotiation) ask(ctx context.Context, c *conn, first kafkawire.Version,
 		case resp.ErrorCode == kafkawire.ErrUnsupportedVersion && asked > 0:
 			asked = lowerVersion(&resp, asked)
 		default:
-			return asked, c.fail(kindOfCode(resp.ErrorCode), kafkawire.APIKeyAPIVersions, asked, &codeError{resp.ErrorCode})
+			c.broken = &Error{Kind: kindOfCode(resp.ErrorCode), Addr: c.addr, Op: fmt.Sprintf("%s v%d", kafkawire.APIKeyAPIVersions, asked),
+				Have: noVersions, Want: kafkawire.Supported(kafkawire.APIKeyFindCoordinator), Err: &codeError{resp.ErrorCode}}
+			return asked, c.broken
 		}
 	}
 }
@@ -220,13 +222,15 @@ func (n *negotiation) verdict(err error) error {
 		Err: fmt.Errorf("%w (a listener that wants TLS or SASL may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)))}
 }
 
+// noVersions is what a broker offers of an API that it does not have.
+var noVersions = kafkawire.VersionRange{Min: -1, Max: -1}
+
 // adopt takes the versions from the broker's list.
 func (c *conn) adopt(list *kafkawire.APIVersionsResponse, answered kafkawire.Version) error {
 	theirs, ok := list.Range(kafkawire.APIKeyFindCoordinator)
 	ours := kafkawire.Supported(kafkawire.APIKeyFindCoordinator)
-	none := kafkawire.VersionRange{Min: -1, Max: -1}
 	if !ok {
-		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: none, Want: ours,
+		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: noVersions, Want: ours,
 			Err: errors.New("it offers no FindCoordinator: is this a KRaft controller's port, or a proxy's?")}
 		return c.broken
 	}
