@@ -127,8 +127,12 @@ func (n *negotiation) run(ctx context.Context) (*conn, error) {
 }
 
 // mayBeOld reports whether the connection met what brokers do that do not know the
-// request: a close, or silence. A part of an answer is neither.
+// request: a close, or silence. A part of an answer is neither, and nor is a code.
 func (n *negotiation) mayBeOld(c *conn, err error) bool {
+	var code *codeError
+	if errors.As(err, &code) {
+		return false
+	}
 	kind := KindOf(err)
 	return (kind == Unreachable || kind == Timeout) && c.in.buffered() == 0
 }
@@ -215,10 +219,11 @@ func (n *negotiation) hangUp() {
 
 // verdict is err, with what was met before it.
 func (n *negotiation) verdict(err error) error {
-	if len(n.met) == 0 || KindOf(err) == 0 {
+	var last *Error
+	if len(n.met) == 0 || !errors.As(err, &last) {
 		return err
 	}
-	return &Error{Kind: KindOf(err), Addr: n.e.addr, Op: "negotiate",
+	return &Error{Kind: last.Kind, Addr: n.e.addr, Op: "negotiate", Have: last.Have, Want: last.Want,
 		Err: fmt.Errorf("%w (a listener that wants TLS or SASL may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)))}
 }
 
