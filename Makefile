@@ -33,7 +33,7 @@ test-kafka: ## Run the lookup cases on real Apache Kafka (Java, Maven); KAFKA_VE
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@set -e; go list ./... | while read -r pkg; do \
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
+	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
 	  done; done
 
 .PHONY: bench-codec

@@ -7,6 +7,7 @@ import "fmt"
 // [API keys]: https://kafka.apache.org/protocol#protocol_api_keys
 type APIKey int16
 
+// The APIs that the package speaks.
 const (
 	APIKeyMetadata         APIKey = 3
 	APIKeyFindCoordinator  APIKey = 10

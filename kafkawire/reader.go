@@ -182,16 +182,21 @@ func (r *reader) stringLength(field string) int {
 	return r.span(field, start, r.compactLength(field), maxStringLength)
 }
 
+// all returns the one copy of the message.
+func (r *reader) all() string {
+	if r.text == "" {
+		r.text = string(r.src)
+	}
+	return r.text
+}
+
 // substring returns the next n bytes, as a part of the one copy of the message.
 func (r *reader) substring(n int) string {
 	if n <= 0 {
 		return ""
 	}
-	if r.text == "" {
-		r.text = string(r.src)
-	}
 	r.off += n
-	return r.text[r.off-n : r.off]
+	return r.all()[r.off-n : r.off]
 }
 
 // nullableString reads null as "".

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ErrSharePartitionKey: a key of type SHARE that is no share partition.
+// ErrSharePartitionKey says that a key of type SHARE is no share partition.
 var ErrSharePartitionKey = errors.New("not a share partition")
 
 // A SharePartition is what keys of type SHARE stand for: one partition of a topic
@@ -73,7 +73,7 @@ func parseTopicID(s string) (id [16]byte, ok bool) {
 }
 
 func badSharePartition(key, why string) error {
-	return fmt.Errorf("kafkawire: key %q %s: %w, which is groupId:topicId:partition", shorten(key), why, ErrSharePartitionKey)
+	return fmt.Errorf("key %q %s: %w, which is groupId:topicId:partition", shorten(key), why, ErrSharePartitionKey)
 }
 
 // shorten keeps what a person needs of a key that may have 32,767 bytes.

@@ -94,7 +94,7 @@ func (c *Cluster) newBroker(host string, port int32) *broker {
 }
 
 // construct makes a connection. Puddle runs it in goroutines that do not recover.
-func (b *broker) construct(base context.Context) (cn *conn, err error) { //nolint:nonamedreturns // for recover
+func (b *broker) construct(base context.Context) (cn *conn, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			cn, err = nil, &Error{Kind: Unreachable, Addr: b.addr, Op: "connect", Err: fmt.Errorf("panic: %v", p)}

@@ -42,12 +42,12 @@ type Cluster struct {
 	mu         sync.Mutex
 	closed     bool
 	brokers    []*broker
-	byAddr     map[string]*broker
-	discovered int // brokers that Metadata names
-	turn       int // where the rotation stands
-	idle       int // idle connections, of all brokers
-	dialing    int // dials under way, and
-	slow       int // how many of them are slow
+	byAddr     map[string]*broker // by endpointKey
+	discovered int                // brokers that Metadata names
+	turn       int                // where the rotation stands
+	idle       int                // idle connections, of all brokers
+	dialing    int                // dials under way, and
+	slow       int                // how many of them are slow
 	waiters    list.List
 	discovery  discovery
 }
@@ -61,9 +61,10 @@ type waiter struct {
 
 // grant is a connection, taken from its broker's pool, or the reason for none.
 type grant struct {
-	b   *broker
-	res *puddle.Resource[*conn]
-	err error
+	b    *broker
+	res  *puddle.Resource[*conn]
+	when int64 // by the cluster's clock
+	err  error
 }
 
 // NewCluster checks cfg and returns a cluster that has dialled nothing yet.
@@ -81,7 +82,7 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	c.base, c.cancel = context.WithCancel(context.Background())
 	for _, i := range rand.Perm(len(cfg.Bootstrap)) { // or all instances would begin with the same broker
 		host, port, _ := splitAddr(cfg.Bootstrap[i])
-		if c.byAddr[joinAddr(host, port)] == nil {
+		if c.byAddr[endpointKey(host, port)] == nil {
 			c.add(host, port).bootstrap = true
 		}
 	}
@@ -110,21 +111,20 @@ func (c *Cluster) acquire(ctx context.Context, least kafkawire.Version, maxWaite
 	if err := ctx.Err(); err != nil {
 		return nil, leftQueue(err)
 	}
-	var patience *time.Timer
+	var until time.Time // of the wait, over all rounds
 	for again := false; ; again = true {
 		g, w := c.take(least, maxWaiters, again)
 		if w != nil {
-			if patience == nil {
-				patience = time.NewTimer(c.cfg.AcquireTimeout)
-				defer patience.Stop()
+			if until.IsZero() {
+				until = time.Now().Add(c.cfg.AcquireTimeout)
 			}
-			g = c.wait(ctx, w, patience.C)
+			g = c.wait(ctx, w, until)
 		}
 		if g.err != nil {
 			return nil, g.err
 		}
 		cn := g.res.Value()
-		if why := cn.worn(c.clock.now(), &c.cfg); why != kept {
+		if why := cn.worn(g.when, &c.cfg); why != kept {
 			c.retire(g.b, g.res, why)
 			continue
 		}
@@ -146,8 +146,11 @@ func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (gra
 		return grant{err: errClosed()}, nil
 	}
 	// No waiter is overtaken: had one a use for an idle connection, it would have it.
-	if b := c.nextIdle(least, c.clock.now()); b != nil {
-		return c.takeFrom(b), nil
+	if c.idle > 0 {
+		now := c.clock.now()
+		if b := c.nextIdle(least, now); b != nil {
+			return c.takeFrom(b, now), nil
+		}
 	}
 	if !again && c.waiters.Len() >= maxWaiters {
 		c.count.exhausted.Add(1)
@@ -165,12 +168,14 @@ func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (gra
 }
 
 // wait waits for the outcome. What comes in the moment of giving up is used.
-func (c *Cluster) wait(ctx context.Context, w *waiter, patience <-chan time.Time) grant {
+func (c *Cluster) wait(ctx context.Context, w *waiter, until time.Time) grant {
+	patience := time.NewTimer(time.Until(until))
+	defer patience.Stop()
 	select {
 	case g := <-w.granted:
 		return g
 	case <-ctx.Done():
-	case <-patience:
+	case <-patience.C:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,9 +241,6 @@ func (c *Cluster) rank(b *broker, now int64) int {
 
 // nextIdle is the broker to take an idle connection from, or nil. c.mu is held.
 func (c *Cluster) nextIdle(least kafkawire.Version, now int64) *broker {
-	if c.idle == 0 {
-		return nil
-	}
 	c.turn++
 	var next *broker
 	best := rankNone
@@ -259,7 +261,7 @@ func (c *Cluster) nextIdle(least kafkawire.Version, now int64) *broker {
 }
 
 // takeFrom takes an idle connection of b, which has one. c.mu is held.
-func (c *Cluster) takeFrom(b *broker) grant {
+func (c *Cluster) takeFrom(b *broker, now int64) grant {
 	res, err := b.pool.Acquire(context.Background())
 	if err != nil {
 		return grant{err: errClosed()} // the only reason for puddle to refuse
@@ -267,7 +269,7 @@ func (c *Cluster) takeFrom(b *broker) grant {
 	b.idle--
 	c.idle--
 	b.inUse++
-	return grant{b: b, res: res}
+	return grant{b: b, res: res, when: now}
 }
 
 // settle brings the queue in line with what has changed: it hands out what is idle,
@@ -289,7 +291,7 @@ func (c *Cluster) handOut() {
 		w, next := e.Value.(*waiter), e.Next()
 		if b := c.nextIdle(w.least, now); b != nil {
 			c.waiters.Remove(e)
-			w.granted <- c.takeFrom(b)
+			w.granted <- c.takeFrom(b, now)
 		}
 		e = next
 	}
@@ -437,9 +439,16 @@ func (c *Cluster) runDial(b *broker) {
 		b.idle++
 		c.idle++
 		b.dialSucceeded()
+		if c.discovery.failures > 0 {
+			c.discovery.due = 0
+		}
 	case c.closed || b.removed:
 	default:
-		b.dialFailed(err, c.clock.now())
+		now := c.clock.now()
+		b.dialFailed(err, now)
+		if b.failures == 1 {
+			c.discovery.hurry(now)
+		}
 		if wantsRebootstrap(err) {
 			c.rebootstrap("a broker says so: " + err.Error())
 		}
@@ -452,11 +461,12 @@ func (c *Cluster) runDial(b *broker) {
 // again. used says whether its idle time begins anew.
 func (c *Cluster) giveBack(b *broker, res *puddle.Resource[*conn], used bool) {
 	cn := res.Value()
+	now := c.clock.now()
 	if used {
-		cn.idle = c.clock.now()
+		cn.idle = now
 	}
 	c.mu.Lock()
-	if why := c.mustRetire(b, cn); why != kept {
+	if why := c.mustRetire(b, cn, now); why != kept {
 		c.mu.Unlock()
 		c.retire(b, res, why)
 		return
@@ -475,7 +485,7 @@ func (c *Cluster) giveBack(b *broker, res *puddle.Resource[*conn], used bool) {
 	}
 }
 
-func (c *Cluster) mustRetire(b *broker, cn *conn) retirement {
+func (c *Cluster) mustRetire(b *broker, cn *conn, now int64) retirement {
 	switch {
 	case cn.broken != nil, cn.in.buffered() > 0:
 		return retiredBroken
@@ -485,7 +495,7 @@ func (c *Cluster) mustRetire(b *broker, cn *conn) retirement {
 		return retiredRemoved
 	case cn.epoch != b.epoch.Load():
 		return retiredReset
-	case cn.overAge():
+	case now > cn.expires:
 		return retiredLifetime
 	default:
 		return kept
@@ -524,12 +534,24 @@ func (c *Cluster) destroy(cn *conn) {
 	cn.close()
 }
 
-// exchangeFailed draws the consequences of a failed exchange for the broker.
-func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) {
+// lookupFailed is exchangeFailed for a lookup.
+func (c *Cluster) lookupFailed(b *broker, cn *conn, err error) {
+	if !c.exchangeFailed(b, cn, err) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.punish(c.clock.now())
+}
+
+// exchangeFailed draws the consequences of a failed exchange, and reports whether
+// the broker is to blame: it is not for a refusal of the encoder, for our own end, or
+// for a caller in haste.
+func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	kind := KindOf(err)
 	silent := cn.silence >= min(stallAfter, c.cfg.RequestTimeout/2)
-	if cn.broken == nil || kind == Closed || (kind == 0 || kind == Timeout) && !silent {
-		return // a refusal of the encoder, our own end, a caller in haste: not the broker's fault
+	if cn.broken == nil || kind == Closed || (kind == 0 || kind == Timeout) && !silent || c.base.Err() != nil {
+		return false
 	}
 	if kind == Unreachable && cn.versions.assumed {
 		b.learned.forget()
@@ -538,7 +560,6 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) {
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	b.note(err)
-	b.punish(now)
 	if kind == Unreachable {
 		c.reset(b, cn)
 	} else {
@@ -547,6 +568,7 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) {
 	c.discovery.hurry(now)
 	c.settle()
 	c.wake()
+	return true
 }
 
 // sessionLost draws the consequences of a connection that is whole, but not

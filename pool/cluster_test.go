@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -41,6 +40,7 @@ func TestConnectionsAreReused(t *testing.T) {
 		}
 		callers.Wait()
 		require.LessOrEqual(t, stub.Accepted(), 4, "10,000 uses may cost no more than the pool holds")
+		require.LessOrEqual(t, stub.MostOpen(), 4)
 		s := c.Stats()
 		require.EqualValues(t, 10_000, s.Acquired)
 		require.EqualValues(t, stub.Accepted(), s.Dials["ok"])
@@ -116,10 +116,10 @@ func TestUnreachableListsWhatWasTried(t *testing.T) {
 		c := newCluster(t, network, []string{"dead:9092", "web:80"})
 		_, err := c.Acquire(t.Context(), 0)
 		requireKind(t, err, Unreachable, "dead:9092", "refused", "web:80", "HTTP")
-		var cause *Error
-		require.True(t, slices.ContainsFunc(errors.Unwrap(errors.Unwrap(err)).(causes), func(e error) bool {
-			return errors.As(e, &cause) && cause.Kind == NotKafka
-		}))
+		var each causes
+		require.ErrorAs(t, err, &each)
+		require.Len(t, each, 2)
+		require.ElementsMatch(t, []ErrorKind{Unreachable, NotKafka}, []ErrorKind{KindOf(each[0]), KindOf(each[1])})
 
 		network.SetSilent("lost:9092", true)
 		c = newCluster(t, network, []string{"lost:9092"})
@@ -432,6 +432,55 @@ func TestOnlyBrokerPaused(t *testing.T) {
 	})
 }
 
+// A broker that answers pings but fails each lookup (a front whose upstream is
+// gone) is asked ever more rarely.
+func TestBrokerThatFailsEachLookup(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stubs := kafkatest.NewStubs(t, 2, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stubs[0]))
+		c.Start()
+		synctest.Wait()
+		stubs[0].On(findCoordinator, kafkatest.Hangup)
+		failed := 0
+		for range 1200 { // two minutes
+			if _, err := use(t.Context(), c, "group"); err != nil {
+				failed++
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Positive(t, failed)
+		require.LessOrEqual(t, failed, 10)
+
+		stubs[0].On(findCoordinator, nil)
+		time.Sleep(penaltyCap * 6 / 5)
+		stubs[0].Forget()
+		for range 20 {
+			_, err := use(t.Context(), c, "group")
+			require.NoError(t, err)
+		}
+		require.InDelta(t, 10, stubs[0].Count(findCoordinator), 2)
+	})
+}
+
+func TestAgainstAFakeCluster(t *testing.T) {
+	fake := kafkatest.Fake(t, 3)
+	c := newCluster(t, nil, fake.ListenAddrs()[:1])
+	c.Start()
+	require.Eventually(t, func() bool {
+		return len(c.Brokers()) == 3 && !slices.ContainsFunc(c.Brokers(), func(b BrokerStatus) bool { return !b.Reachable })
+	}, 5*time.Second, 5*time.Millisecond)
+	answeredBy := map[string]bool{}
+	for i := range 30 {
+		lease := acquire(t, c)
+		row, err := lookup(t.Context(), lease, fmt.Sprint("group-", i))
+		require.NoError(t, err)
+		require.Zero(t, row.ErrorCode)
+		answeredBy[lease.Addr()] = true
+		lease.Release()
+	}
+	require.Len(t, answeredBy, 3)
+}
+
 // A caller in haste is no proof against a broker.
 func TestShortDeadlineDoesNotBlameTheBroker(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {
@@ -554,7 +603,7 @@ func TestIdleAndLifetimeLimits(t *testing.T) {
 			acquire(t, c).Release()
 			time.Sleep(time.Minute)
 		}
-		require.InDelta(t, 57, time.Since(begin).Minutes(), 4)
+		require.InDelta(t, 57, time.Since(begin).Minutes(), 5)
 		require.Equal(t, 3, stub.Accepted())
 	})
 }
@@ -581,7 +630,7 @@ func TestLifetimesAreJittered(t *testing.T) {
 		lives := map[time.Duration]bool{}
 		for range 100 {
 			cn := acquire(t, c).conn
-			life := cn.expires.Sub(cn.created)
+			life := time.Duration(cn.expires - cn.created)
 			require.True(t, 900*time.Millisecond <= life && life <= time.Second, life)
 			lives[life] = true
 		}
@@ -747,8 +796,5 @@ func TestCountsHoldUnderChaos(t *testing.T) {
 		})
 		callers.Wait()
 		require.Positive(t, good.Load())
-		for _, s := range stubs {
-			require.LessOrEqual(t, s.MostOpen(), 2+1, "one more: the stub sees a connection end late")
-		}
 	})
 }

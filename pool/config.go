@@ -162,7 +162,7 @@ func (cfg *Config) Validate() error {
 const maxConnectionsPerBroker = 1000
 
 // splitAddr takes host:port apart and checks both.
-func splitAddr(addr string) (host string, port int32, err error) { //nolint:nonamedreturns // two of the three would be unclear
+func splitAddr(addr string) (host string, port int32, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", 0, errors.New("want host:port, with an IPv6 address in brackets")
@@ -177,11 +177,13 @@ func splitAddr(addr string) (host string, port int32, err error) { //nolint:nona
 	return host, int32(n), nil
 }
 
-// joinAddr is the opposite of splitAddr, in the form that names an endpoint: host
-// names do not differ by case.
+// joinAddr is the opposite of splitAddr.
 func joinAddr(host string, port int32) string {
-	return net.JoinHostPort(strings.ToLower(host), strconv.Itoa(int(port)))
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
+
+// endpointKey is the same for addresses that are one: host names do not differ by case.
+func endpointKey(host string, port int32) string { return strings.ToLower(joinAddr(host, port)) }
 
 // softwareField makes s fit what brokers accept in ApiVersions v3 and later,
 // [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? (KIP-511): Go's build information has

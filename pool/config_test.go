@@ -76,6 +76,9 @@ func TestBootstrapAddressesThatAreOne(t *testing.T) {
 	c, err := NewCluster(Config{Bootstrap: []string{"Kafka:9092", "kafka:9092", "kafka:9093"}})
 	require.NoError(t, err)
 	require.Len(t, c.Brokers(), 2)
+	for _, b := range c.Brokers() {
+		require.Contains(t, []string{"Kafka", "kafka"}, b.Host, "shown as it was written")
+	}
 	require.NoError(t, c.Close(t.Context()))
 }
 

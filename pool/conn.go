@@ -47,10 +47,10 @@ type conn struct {
 	since   time.Time     // when the wait for that answer began
 	silence time.Duration // how long it had lasted when the connection broke
 
-	created time.Time
-	expires time.Time
-	idle    int64 // by the cluster's clock: since when it is idle
-	epoch   int64 // of the broker's pool when the dial began
+	// By the cluster's clock: when it was made, when it is too old, since when it is idle.
+	created, expires, idle int64
+
+	epoch int64 // of the broker's pool when the dial began
 
 	interrupt func() // c.expire as a value, made once
 	closeOnce sync.Once
@@ -61,7 +61,7 @@ func newConn(nc net.Conn, addr string, cfg *Config, p *pulse, onClose func(*conn
 	c := &conn{
 		nc: nc, addr: addr, clientID: cfg.ClientID, pulse: p, onClose: onClose,
 		timeout: cfg.DialTimeout, maxFrame: maxFrameUnproven,
-		created: time.Now(),
+		created: p.clock.now(),
 	}
 	c.in.src = c
 	c.interrupt = c.expire
@@ -258,7 +258,7 @@ func (c *conn) arm() error {
 // lost breaks the connection for an error of reading or writing, and says what it means.
 func (c *conn) lost(key kafkawire.APIKey, v kafkawire.Version, err error) error {
 	c.silence = time.Since(c.since)
-	var wrong notFrame
+	var wrong frameError
 	switch {
 	case errors.Is(c.ctx.Err(), context.Canceled):
 		c.broken = fmt.Errorf("%s: %s v%d: the caller left before the answer: %w", c.addr, key, v, context.Canceled)
@@ -317,8 +317,6 @@ func (c *conn) call(ctx context.Context, req kafkawire.Request, resp kafkawire.R
 	_, err := c.exchange(ctx, []kafkawire.Request{req}, []kafkawire.Response{resp}, v, 1)
 	return err
 }
-
-func (c *conn) overAge() bool { return time.Now().After(c.expires) }
 
 // stale reports whether the broker has closed the connection, or sent what nobody
 // asked for, while it was idle for so many nanoseconds.

@@ -446,7 +446,7 @@ func FuzzFrameReader(f *testing.F) {
 		for {
 			frame, err := r.next(1 << 16)
 			if err != nil {
-				var wrong notFrame
+				var wrong frameError
 				if !errors.Is(err, io.EOF) && !errors.As(err, &wrong) {
 					t.Fatalf("unexpected error %v", err)
 				}

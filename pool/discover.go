@@ -35,19 +35,20 @@ type discovery struct {
 // hurry makes a refresh due, for brokers may have come or gone.
 func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.last+int64(refreshPause))) }
 
-// discover begins a refresh if one is due, and returns when the next is. c.mu is held.
-func (c *Cluster) discover(now int64) int64 {
+// discover begins a refresh if one is due, reports whether it did, and returns when
+// the next is. c.mu is held.
+func (c *Cluster) discover(now int64) (bool, int64) {
 	d := &c.discovery
-	if d.running {
-		return now + int64(refreshInterval) // its end wakes us
-	}
-	if now < d.due {
-		return d.due
+	switch {
+	case d.running:
+		return false, now + int64(refreshInterval) // its end wakes us
+	case now < d.due:
+		return false, d.due
 	}
 	d.running = true
 	c.work.Add(1)
 	go c.refresh()
-	return now + int64(refreshInterval)
+	return true, now + int64(refreshInterval)
 }
 
 // refresh asks a broker for the brokers.
@@ -68,6 +69,10 @@ func (c *Cluster) refresh() {
 		return
 	}
 	d.failures++
+	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
+		d.due = now + int64(jittered(refreshInterval))
+		return
+	}
 	d.due = now + int64(jittered(doubled(backoffBase, d.failures, backoffCap)))
 	if heard := c.heard.Load(); heard != 0 && time.Duration(now-heard) > rebootstrapAfter {
 		c.rebootstrap("no broker has answered for " + rebootstrapAfter.String())
@@ -101,7 +106,7 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
 		if !dialable(m) || len(named) >= maxBrokers || c.closed {
 			continue
 		}
-		b := c.byAddr[joinAddr(m.Host, m.Port)]
+		b := c.byAddr[endpointKey(m.Host, m.Port)]
 		if b == nil {
 			b = c.add(m.Host, m.Port)
 			c.cfg.Logger.Info("discovered a broker", "broker", b.addr, "node", m.NodeID)
@@ -148,7 +153,7 @@ func (c *Cluster) keepOnly(named map[*broker]bool) {
 		}
 		b.log.Info("broker left the cluster")
 		b.removed = true
-		delete(c.byAddr, b.addr)
+		delete(c.byAddr, endpointKey(b.host, b.port))
 		c.drain(b)
 		return true
 	})
@@ -159,7 +164,7 @@ func (c *Cluster) keepOnly(named map[*broker]bool) {
 // the cluster is not shared yet.
 func (c *Cluster) add(host string, port int32) *broker {
 	b := c.newBroker(host, port)
-	c.byAddr[b.addr] = b
+	c.byAddr[endpointKey(host, port)] = b
 	c.brokers = slices.Insert(c.brokers, rand.IntN(len(c.brokers)+1), b)
 	return b
 }

@@ -10,9 +10,12 @@
 //
 //	cluster.go    the view of the cluster; Acquire, its queue, which broker is next
 //	broker.go     one broker: its puddle pool, its health, its dial backoff
+//	pulse.go      when a broker was last heard, and whether it owes an answer
+//	retire.go     why a connection is no longer used; the counters
 //	lease.go      a connection lent to a caller
 //	conn.go       one connection: pipelined exchange, deadlines, when it is broken
 //	frame.go      size-prefixed frames, and what is no Kafka at all
+//	peek_*.go     whether an idle connection is still open
 //	establish.go  the steps that make a connection ready
 //	negotiate.go  ApiVersions: what to ask, what to fall back to, what is remembered
 //	tend.go       the background: warm connections, pings, idle and lifetime limits

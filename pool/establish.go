@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
@@ -22,8 +21,8 @@ type endpoint struct {
 // establish makes a connection ready. The order of steps is Kafka's, and each step
 // has DialTimeout:
 //
-//  1. open:      dial every address of the name
-//  2. negotiate: ApiVersions, which may take up to three openings
+//  1. open:      dial every address of the name; here TLS would follow
+//  2. negotiate: ApiVersions, which may take up to three openings; here SASL would follow
 //  3. ready:     the limits of a connection in use
 func (e *endpoint) establish(ctx context.Context) (*conn, error) {
 	highest := min(e.cfg.MaxAPIVersions, kafkawire.Supported(kafkawire.APIKeyAPIVersions).Max)
@@ -56,7 +55,6 @@ func (e *endpoint) open(ctx context.Context) (*conn, error) {
 func (e *endpoint) ready(c *conn) {
 	c.timeout = e.cfg.RequestTimeout
 	c.maxFrame = maxFrame
-	lifetime := e.cfg.MaxLifetime
-	c.expires = c.created.Add(lifetime - time.Duration(rand.Float64()*0.1*float64(lifetime)))
+	c.expires = c.created + int64((0.9+0.1*rand.Float64())*float64(e.cfg.MaxLifetime))
 	c.idle = e.pulse.clock.now()
 }

@@ -87,28 +87,30 @@ func (f *frameReader) shrink() {
 	}
 }
 
-// A notFrame is what stands where the size of a frame should, in words.
-type notFrame string
+// A frameError is what stands where the size of a frame should, in words.
+type frameError string
 
-func (s notFrame) Error() string { return string(s) }
+func (s frameError) Error() string { return string(s) }
 
-func (f *frameReader) noFrame(size, limit int) notFrame {
+func (f *frameReader) noFrame(size, limit int) frameError {
 	got := f.buf[f.r:f.w]
 	switch {
 	case got[0] == 0x15 && got[1] == 0x03:
-		return notFramef("answers with a TLS alert%s: the listener wants TLS, and this connection is plain text", alertName(got))
+		return frameErrorf("answers with a TLS alert%s: the listener wants TLS, and this connection is plain text", alertName(got))
 	case strings.HasPrefix(string(got), "HTTP"):
-		return notFramef("answers with HTTP (%q): this is a web server's port, or a proxy's", firstLine(got))
+		return frameErrorf("answers with HTTP (%q): this is a web server's port, or a proxy's", firstLine(got))
 	case isText(got):
-		return notFramef("answers with text (%q) where Kafka sends the size of a frame", firstLine(got))
+		return frameErrorf("answers with text (%q) where Kafka sends the size of a frame", firstLine(got))
 	case size < minFrame:
-		return notFramef("announces a frame of %d bytes; the least is %d", size, minFrame)
+		return frameErrorf("announces a frame of %d bytes; the least is %d", size, minFrame)
 	default:
-		return notFramef("announces a frame of %d bytes; more than %d are not taken", size, limit)
+		return frameErrorf("announces a frame of %d bytes; more than %d are not taken", size, limit)
 	}
 }
 
-func notFramef(format string, args ...any) notFrame { return notFrame(fmt.Sprintf(format, args...)) }
+func frameErrorf(format string, args ...any) frameError {
+	return frameError(fmt.Sprintf(format, args...))
+}
 
 // alertName is the description of a TLS alert (RFC 8446, section 6), where the
 // bytes got so far have it.

@@ -36,7 +36,7 @@ func (l *Lease) FindCoordinatorVersion() kafkawire.Version { return l.conn.versi
 // any error but an encoder's the connection is of no use any more: the lease can
 // only be released. An encoder's error is returned once the answers to the requests
 // before it are there; nothing was sent of that request and those after it.
-func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) { //nolint:nonamedreturns // the int would be unclear
+func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) {
 	l.mustBeHeld("Exchange")
 	if err := l.refuse(reqs, v); err != nil {
 		return 0, err
@@ -44,7 +44,7 @@ func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []
 	done, err = l.conn.exchange(ctx, reqs, resps, v, window)
 	switch {
 	case err != nil:
-		l.cluster.exchangeFailed(l.broker, l.conn, err)
+		l.cluster.lookupFailed(l.broker, l.conn, err)
 	case l.broker.strikes.Load() != 0:
 		l.broker.strikes.Store(0)
 	}

@@ -52,7 +52,7 @@ type learned struct {
 
 // recall returns the version to ask first. Where nothing is known any more it is
 // highest, and known is false.
-func (l *learned) recall(highest kafkawire.Version) (first kafkawire.Version, known bool) { //nolint:nonamedreturns // a bool wants a name
+func (l *learned) recall(highest kafkawire.Version) (first kafkawire.Version, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.since.IsZero() || time.Since(l.since) > learnedFor {
@@ -78,8 +78,8 @@ func (l *learned) forget() {
 //	asked       answered           next
 //	v > 0       the API list       ready
 //	v > 0       35                 on the same connection: the version offered if lower, else v0
-//	v > 0       closed, silence    a new connection: v0
-//	v0          closed, silence    a new connection: none is asked, Metadata v0 must be answered
+//	v > 0       closed, silence    a new connection: v0 is asked
+//	v0          closed, silence    a new connection: it is not asked, but must answer Metadata v0
 //	none        closed, silence    failed
 //
 // That is three dials at most. Only an endpoint of which nothing is known walks

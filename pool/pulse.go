@@ -22,9 +22,10 @@ type pulse struct {
 }
 
 func (p *pulse) begin() {
-	if p.waiting.Add(1) == 1 {
+	if p.waiting.Load() == 0 { // before it is raised, or the silence since the last exchange would count
 		p.progress.Store(p.clock.now())
 	}
+	p.waiting.Add(1)
 }
 
 func (p *pulse) end() { p.waiting.Add(-1) }

@@ -56,7 +56,7 @@ const blindAfter = 1e9
 func (c *conn) worn(now int64, cfg *Config) retirement {
 	idle := now - c.idle
 	switch {
-	case c.overAge():
+	case now > c.expires:
 		return retiredLifetime
 	case idle > int64(cfg.MaxIdleTime):
 		return retiredIdle

@@ -48,7 +48,7 @@ func (c *Cluster) tend() {
 	defer c.work.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var swept int64
+	sweepDue := int64(0)
 	for {
 		select {
 		case <-c.base.Done():
@@ -56,11 +56,13 @@ func (c *Cluster) tend() {
 		case <-c.kick:
 		case <-timer.C:
 		}
-		if now := c.clock.now(); now-swept >= int64(c.pingEvery()) {
-			swept = now
+		now := c.clock.now()
+		if now >= sweepDue {
+			sweepDue = now + int64(jittered(c.pingEvery()))
 			c.sweep()
 		}
-		timer.Reset(c.round())
+		next := min(sweepDue, c.round())
+		timer.Reset(max(soonest, time.Duration(next-c.clock.now())))
 	}
 }
 
@@ -68,15 +70,22 @@ func (c *Cluster) tend() {
 // reach it.
 func (c *Cluster) pingEvery() time.Duration { return min(pingInterval, c.cfg.MaxIdleTime/2) }
 
-// round begins what is due and returns when to look again.
-func (c *Cluster) round() time.Duration {
+// round begins what is due and returns when something is due again.
+func (c *Cluster) round() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return pingInterval
-	}
 	now := c.clock.now()
-	next := now + int64(jittered(c.pingEvery()))
+	next := now + int64(pingInterval)
+	if c.closed {
+		return next
+	}
+	refreshing := false
+	if c.cfg.DiscoverBrokers {
+		var due int64
+		refreshing, due = c.discover(now)
+		next = min(next, due)
+	}
+	next = min(next, c.reach(now))
 	for _, b := range c.brokers {
 		if c.keepsWarm(b) && b.open()+b.dialing == 0 {
 			if now >= b.retryAt && c.dialing < maxBackgroundDials {
@@ -85,34 +94,59 @@ func (c *Cluster) round() time.Duration {
 				next = min(next, b.retryAt)
 			}
 		}
-		if c.duePing(b, now) {
+		if !c.wantsPings(b, now) {
+			continue
+		}
+		switch due := c.pingDue(b, now); {
+		case now < due:
+			next = min(next, due)
+		case !refreshing: // which may be about to take the same connection
 			b.pinging, b.pingedAt = true, now
 			c.work.Add(1)
-			go c.ping(b, c.takeFrom(b).res)
-		}
-		if b.open() > 0 && b.suspect(now) {
-			next = min(next, now+int64(suspectInterval))
+			go c.ping(b, c.takeFrom(b, now).res)
 		}
 	}
 	c.settle() // ranks change with time, too
-	if c.cfg.DiscoverBrokers {
-		next = min(next, c.discover(now))
+	return next
+}
+
+// reach begins a dial where no connection is open at all, and returns when the next
+// may begin. c.mu is held.
+func (c *Cluster) reach(now int64) int64 {
+	next := now + int64(pingInterval)
+	for _, b := range c.brokers {
+		if b.open() > 0 {
+			return next
+		}
+		if b.dialing == 0 {
+			next = min(next, max(now, b.retryAt))
+		}
 	}
-	return max(soonest, time.Duration(next-now))
+	if c.dialing > c.slow {
+		return now + int64(pingInterval) // its end wakes us
+	}
+	if b := c.nextDial(0, now); b != nil {
+		c.dial(b)
+	}
+	return next
 }
 
 // keepsWarm reports whether a connection to the broker is kept ready at all times.
 // Bootstrap addresses are not, where discovery is to find the brokers behind them.
 func (c *Cluster) keepsWarm(b *broker) bool { return b.discovered || !c.cfg.DiscoverBrokers }
 
-func (c *Cluster) duePing(b *broker, now int64) bool {
+// wantsPings reports whether a ping would tell something. Where all connections are
+// busy, the traffic tells it; a bootstrap address that nobody needs may idle out.
+func (c *Cluster) wantsPings(b *broker, now int64) bool {
+	return b.idle > 0 && !b.pinging && (c.keepsWarm(b) || c.discovered == 0 || b.suspect(now))
+}
+
+func (c *Cluster) pingDue(b *broker, now int64) int64 {
 	every := c.pingEvery()
 	if b.suspect(now) {
-		every = suspectInterval
-	} else if !c.keepsWarm(b) && c.discovered > 0 {
-		return false // let it idle out
+		every = min(every, suspectInterval)
 	}
-	return b.idle > 0 && !b.pinging && now-max(b.pulse.last.Load(), b.pingedAt) >= int64(every)*9/10
+	return max(b.pulse.last.Load(), b.pingedAt) + int64(every)
 }
 
 // ping asks for a sign of life on an idle connection. Metadata for no topics is what
@@ -131,6 +165,7 @@ func (c *Cluster) ping(b *broker, res *puddle.Resource[*conn]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b.pinging = false
+	c.wake()
 }
 
 func (c *Cluster) signOfLife(cn *conn) error {

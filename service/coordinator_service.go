@@ -138,9 +138,9 @@ func (s *CoordinatorService) find(ctx context.Context, t kafkawire.KeyType, keys
 	results, err := s.finder.Find(ctx, t, keys)
 	switch {
 	case errors.Is(err, ErrTooManyWaiting):
-		return nil, statusOf(failure(ReasonOverloaded, "limits.max-waiting-keys is reached"), "")
+		return nil, statusOf(failure(ReasonOverloaded, "limits.max-waiting-keys is reached"))
 	case errors.Is(err, ErrFinderClosed):
-		return nil, statusOf(failure(ReasonShuttingDown, ""), "")
+		return nil, statusOf(failure(ReasonShuttingDown, ""))
 	case err != nil: // the caller left
 		return nil, cancelled(err)
 	}

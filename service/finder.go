@@ -3,8 +3,13 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -22,8 +27,8 @@ type FinderConfig struct {
 	PipelineWindow int
 	// RequestTimeout is how long one exchange with a broker may take. Default 10s.
 	RequestTimeout time.Duration
-	// MaxWaitingKeys is how many keys of all callers together may wait to be
-	// written; a call that would exceed it is refused. Default 1,000,000.
+	// MaxWaitingKeys is how many keys of all callers together may wait for an
+	// answer; a call that would exceed it is refused. Default 1,000,000.
 	MaxWaitingKeys int
 	// Logger receives what happens to batches; keys only at debug level. Default: none.
 	Logger *slog.Logger
@@ -66,6 +71,7 @@ type Finder struct {
 	cluster *pool.Cluster
 	cfg     FinderConfig
 	queues  map[kafkawire.KeyType]*queue
+	waiting atomic.Int64 // keys that callers wait for
 
 	// stop ends the flights' waits; flights counts those under way.
 	stop    context.Context
@@ -98,6 +104,10 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	if len(keys) == 0 {
 		return nil, nil
 	}
+	defer f.waiting.Add(-int64(len(keys)))
+	if f.waiting.Add(int64(len(keys))) > int64(f.cfg.MaxWaitingKeys) {
+		return nil, ErrTooManyWaiting
+	}
 	q := f.queues[t]
 	c, err := q.ask(ctx, keys)
 	if err != nil {
@@ -113,6 +123,32 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 		return nil, ctx.Err()
 	}
 	return c.results, nil
+}
+
+// brokersNamed is how many brokers a sentence names at the most.
+const brokersNamed = 3
+
+// unheard says how the brokers stand, for a caller who heard of none: which cannot
+// be reached and why, which are connected and owe an answer.
+func (f *Finder) unheard() string {
+	brokers := f.cluster.Brokers()
+	var said []string
+	for i := range brokers[:min(len(brokers), brokersNamed)] {
+		b := &brokers[i]
+		addr := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+		switch {
+		case b.Reachable:
+			said = append(said, addr+" is connected and has not answered")
+		case b.LastError != nil:
+			said = append(said, b.LastError.Message)
+		default:
+			said = append(said, addr+" is still being connected to")
+		}
+	}
+	if more := len(brokers) - len(said); more > 0 {
+		said = append(said, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(said, "; ")
 }
 
 // Close refuses new calls, ends those that wait with SHUTTING_DOWN, and waits until no batch is under

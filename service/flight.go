@@ -50,7 +50,7 @@ func (q *queue) fly() {
 	again := false // whether to retry at once
 	switch {
 	case err != nil:
-		results = repeat(acquireFailure(err, q.minVersion), len(asks))
+		results = repeat(acquireFailure(err), len(asks))
 	case len(asks) > 0:
 		results, again = q.exchange(lease, asks, patience)
 	}
@@ -119,7 +119,7 @@ func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration)
 	if err == nil {
 		return results, dropLostSession(lease, results)
 	}
-	lost := Result{Err: exchangeFailure(err, lease.Addr()), AnsweredBy: ""}
+	lost := Result{Err: exchangeFailure(err, lease.Addr(), patience), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(asks)-len(results))...)
 	return results, lost.Err.Reason == ReasonBrokerUnreachable || worthAnother(lost.Err)
 }
@@ -190,11 +190,12 @@ func match(keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, add
 					byKey[rows[j].Key] = j
 				}
 			}
-			found := false
-			if at, found = byKey[key]; !found {
+			j, found := byKey[key]
+			if !found {
 				results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
 				continue
 			}
+			at = j
 		}
 		results[i] = outcome(&rows[at], v, addr, known)
 	}
@@ -265,7 +266,7 @@ func oneKeyMayHaveFailedAll(results []Result) bool {
 }
 
 // acquireFailure is the outcome of all keys that wait when no connection is to be had.
-func acquireFailure(err error, min kafkawire.Version) Result {
+func acquireFailure(err error) Result {
 	var e *pool.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.Canceled) {
@@ -277,13 +278,13 @@ func acquireFailure(err error, min kafkawire.Version) Result {
 }
 
 // exchangeFailure is the outcome of the keys whose answers did not come.
-func exchangeFailure(err error, addr string) *LookupError {
+func exchangeFailure(err error, addr string, patience time.Duration) *LookupError {
 	var e *pool.Error
-	if errors.As(err, &e) {
+	switch {
+	case pool.KindOf(err) == pool.Timeout:
+		return failure(ReasonDeadlineExceeded, fmt.Sprintf("%s did not answer within %v", addr, patience.Round(time.Millisecond)))
+	case errors.As(err, &e):
 		return &LookupError{Contract: contractOf(e), Detail: err.Error()}
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return failure(ReasonDeadlineExceeded, addr+" did not answer in time")
 	}
 	if errors.Is(err, context.Canceled) {
 		return failure(ReasonShuttingDown, "")

@@ -22,8 +22,8 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 }
 
 func TestBackoffDoublesToItsCapWithinAFifth(t *testing.T) {
-	for attempt, want := range []time.Duration{100, 200, 400, 800, 1000, 1000, 1000} {
-		want *= time.Millisecond
+	for attempt, millis := range []int{100, 200, 400, 800, 1000, 1000, 1000} {
+		want := time.Duration(millis) * time.Millisecond
 		for range 100 {
 			d := backoff(attempt)
 			require.GreaterOrEqual(t, d, want*8/10)

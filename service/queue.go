@@ -83,8 +83,8 @@ type call struct {
 // flight brings back for a retry.
 type turn struct{ asks []*ask }
 
-func newQueue(f *Finder, t kafkawire.KeyType, min kafkawire.Version) *queue {
-	q := &queue{f: f, keyType: t, minVersion: min, open: map[string]*ask{}}
+func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
+	q := &queue{f: f, keyType: t, minVersion: least, open: map[string]*ask{}}
 	q.holding = time.AfterFunc(time.Hour, q.holdEnded)
 	q.holding.Stop()
 	return q
@@ -101,9 +101,6 @@ func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
 	defer q.mu.Unlock()
 	if q.closed {
 		return nil, ErrFinderClosed
-	}
-	if len(q.open)+len(keys) > q.f.cfg.MaxWaitingKeys {
-		return nil, ErrTooManyWaiting
 	}
 	for i, key := range keys {
 		c.results[i].Key = key
@@ -133,13 +130,17 @@ func (q *queue) leave(c *call) {
 	default:
 	}
 	c.gone = true
+	var unheard *LookupError
 	for i := range c.results {
 		r := &c.results[i]
 		if a, ok := q.open[r.Key]; ok && !a.live() {
-			q.shut(a) // its place is free for others
+			q.shut(a) // nobody is left to ask it for
 		}
 		if r.Err == nil && r.Coordinator == (Coordinator{}) {
-			r.Err = failure(ReasonDeadlineExceeded, "")
+			if unheard == nil {
+				unheard = failure(ReasonDeadlineExceeded, q.f.unheard())
+			}
+			r.Err = unheard
 		}
 	}
 }

@@ -130,6 +130,16 @@ func init() {
 	}
 }
 
+// Contracts returns the rows of the error contract that have a meaning of their
+// own: Kafka's codes first, then coordsvc's reasons.
+func Contracts() []Contract {
+	rows := make([]Contract, 0, len(kafkaRows)+len(own))
+	for _, row := range kafkaRows {
+		rows = append(rows, byCode[row.Code])
+	}
+	return append(rows, own...)
+}
+
 // ContractOfReason returns the row of one of coordsvc's own reasons.
 func ContractOfReason(r Reason) Contract {
 	c, ok := byReason[r]

@@ -73,7 +73,7 @@ func wholeFailure(results []Result) error {
 			worst = e
 		}
 	}
-	return statusOf(worst, "")
+	return statusOf(worst)
 }
 
 // wholeReasons are the reasons that fail a call of many keys if all have one of them.
@@ -83,12 +83,12 @@ var wholeReasons = map[Reason]bool{
 }
 
 // statusOf is the status of a failure that concerns no single key.
-func statusOf(e *LookupError, answeredBy string) error {
+func statusOf(e *LookupError) error {
 	message := e.Happened
 	if e.Detail != "" {
 		message += ": " + e.Detail
 	}
-	return errorStatus(e, message+"; "+e.Do, answeredBy)
+	return errorStatus(e, message+"; "+e.Do, "")
 }
 
 func errorStatus(e *LookupError, message, answeredBy string) error {
@@ -108,7 +108,7 @@ func errorStatus(e *LookupError, message, answeredBy string) error {
 
 func cancelled(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return statusOf(failure(ReasonDeadlineExceeded, ""), "")
+		return statusOf(failure(ReasonDeadlineExceeded, ""))
 	}
 	return newStatus(codes.Canceled, "the caller left before the answer", &errdetails.ErrorInfo{Reason: "CANCELLED", Domain: Domain})
 }
@@ -155,10 +155,10 @@ func reasonOf(k pool.ErrorKind) Reason {
 		return noVersion().Reason
 	case pool.Exhausted:
 		return ReasonOverloaded
-	case pool.Closed:
-		return ReasonShuttingDown
 	case pool.InvalidAnswer:
 		return ReasonInvalidAnswer
+	case pool.Closed:
+		return ReasonShuttingDown
 	default:
 		return ReasonBrokerUnreachable
 	}

@@ -156,7 +156,7 @@ func demoLines(own, grpcAddress, httpAddress, adminAddress, broker string) []str
 		fmt.Sprintf("curl 'http://%s/v1/coordinators/GROUP/orders'", httpAddress),
 		fmt.Sprintf(`curl 'http://%s/v1/coordinators:find' -H 'Content-Type: application/json' -d '{"keyType":"TRANSACTION","keys":["billing-1","billing-2"]}'`, httpAddress),
 		fmt.Sprintf("curl 'http://%s/v1/brokers'", httpAddress),
-		fmt.Sprintf(`grpcurl -plaintext -d '{"keys":["orders","payments"]}' %s coordsvc.v1.CoordinatorService/FindCoordinators`, grpcAddress),
+		fmt.Sprintf(`grpcurl -plaintext -emit-defaults -d '{"keys":["orders","payments"]}' %s coordsvc.v1.CoordinatorService/FindCoordinators`, grpcAddress),
 		fmt.Sprintf("curl 'http://%s/readyz'", adminAddress),
 		fmt.Sprintf("%s lookup --kafka-brokers %s orders payments", own, broker),
 	}

@@ -89,7 +89,7 @@ type syntaxError struct {
 
 // parseYAML returns the tree of the text. The library has a history of panics on
 // input that is no YAML at all; such input is a mistake like any other.
-func parseYAML(text []byte) (tree *ast.File, mistake *syntaxError) { //nolint:nonamedreturns // the deferred function sets them
+func parseYAML(text []byte) (tree *ast.File, mistake *syntaxError) {
 	defer func() {
 		if recover() != nil {
 			tree, mistake = nil, &syntaxError{1, "the file is not YAML that can be read"}

@@ -105,7 +105,7 @@ func (p *process) signal(s os.Signal) error {
 
 // failure describes a process that ended before its time.
 func (p *process) failure() error {
-	return fmt.Errorf("%s ended (%v); from %s:\n%s", p.name, p.err, p.log, p.lastWords())
+	return fmt.Errorf("%s ended (%w); from %s:\n%s", p.name, p.err, p.log, p.lastWords())
 }
 
 // lastWords are the lines of the log that tell of trouble, and its end.

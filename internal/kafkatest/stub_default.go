@@ -53,8 +53,9 @@ func (s *Stub) defaultAnswer(r *Request) kafkawire.Response {
 		return &kafkawire.SaslHandshakeResponse{ErrorCode: kafkawire.ErrIllegalSaslState}
 	case kafkawire.APIKeySaslAuthenticate:
 		return &kafkawire.SaslAuthenticateResponse{ErrorCode: kafkawire.ErrIllegalSaslState}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // apiVersions lists all APIs. To a version it does not know, Kafka says so and

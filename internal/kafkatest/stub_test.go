@@ -195,8 +195,8 @@ func TestStubScripts(t *testing.T) {
 			handle Handler
 			check  func(t *testing.T, s *Stub, c client)
 		}{
-			{"hang up", Hangup, func(t *testing.T, _ *Stub, c client) { c.closed(io.EOF) }},
-			{"reset", Reset, func(t *testing.T, _ *Stub, c client) { c.closed(syscall.ECONNRESET) }},
+			{"hang up", Hangup, func(_ *testing.T, _ *Stub, c client) { c.closed(io.EOF) }},
+			{"reset", Reset, func(_ *testing.T, _ *Stub, c client) { c.closed(syscall.ECONNRESET) }},
 			{"raw bytes", Raw([]byte("HTTP/1.1 400")), func(t *testing.T, _ *Stub, c client) {
 				got := make([]byte, 12)
 				_, err := io.ReadFull(c, got)
@@ -245,7 +245,7 @@ func TestStubHoldsAnswersAndCounts(t *testing.T) {
 		s.On(kafkawire.APIKeyFindCoordinator, gate.Hold(Default))
 		c := dial(t, s)
 		for i := range int32(3) { // sent in one go; none answered
-			c.send(i, 6, groupRequest("a", string('a'+rune(i))))
+			c.send(i, 6, groupRequest("a", string('a'+i)))
 		}
 		s.Await(kafkawire.APIKeyFindCoordinator, 3)
 		require.Equal(t, [][]string{{"a", "a"}, {"a", "b"}, {"a", "c"}}, s.Lookups())

@@ -107,7 +107,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.stopping.Load() {
 		h.Set("Connection", "close") // the client's next call goes to another instance
 	}
-	defer f.recovered(w, r, call)
+	defer f.recovered(w, call)
 
 	if problem := f.serve(w, r, call); problem != nil {
 		writeRefusal(w, problem)
@@ -265,7 +265,7 @@ func (f *front) logRefusal(r *http.Request, call *restCall, answer *refusal) {
 
 // recovered answers a panic of the front or the gateway; those of the service
 // were met in the chain.
-func (f *front) recovered(w http.ResponseWriter, r *http.Request, call *restCall) {
+func (f *front) recovered(w http.ResponseWriter, call *restCall) {
 	p := recover()
 	if p == nil {
 		return

@@ -291,7 +291,7 @@ func exchange(t *testing.T, at net.Addr, raw string) answer {
 func TestBodyIsBoundedWhateverItSays(t *testing.T) {
 	r := start(t, &fakeService{}, func(c *Config) { c.MaxMessageBytes = 4096 })
 	endless := io.MultiReader(strings.NewReader(`{"keys":["`), strings.NewReader(strings.Repeat("x", 1<<20)))
-	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+r.HTTPAddr().String()+"/v1/coordinators:find", endless)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.HTTPAddr().String()+"/v1/coordinators:find", endless)
 	require.NoError(t, err)
 	req.ContentLength = -1
 	req.Header.Set("Content-Type", asJSON)

@@ -63,13 +63,13 @@ func (s *Server) Run(ctx context.Context) error {
 //
 // A second signal that must not wait is the caller's business.
 func (s *Server) stop() {
-	s.logger.Info("stopping: not ready from now on", "drain_delay", s.cfg.DrainDelay)
+	s.logger.Info("stopping: not ready from now on", "drain_delay", s.cfg.DrainDelay.String())
 	s.drain.stopping.Store(true) // 1
 	s.health.Shutdown()
 
-	time.Sleep(s.cfg.DrainDelay) // 2
+	<-time.After(s.cfg.DrainDelay) // 2
 
-	s.logger.Info("stopping: draining", "calls_in_flight", s.inFlight.count(), "drain_timeout", s.cfg.DrainTimeout)
+	s.logger.Info("stopping: draining", "calls_in_flight", s.inFlight.count(), "drain_timeout", s.cfg.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain.endStreams() // 3 and 4

@@ -35,7 +35,7 @@ func bothProtocols(r *running) map[string]func(context.Context, string) error {
 			return err
 		},
 		"REST": func(ctx context.Context, key string) error {
-			req, err := http.NewRequestWithContext(ctx, "GET", "http://"+r.HTTPAddr().String()+"/v1/coordinator?key="+url.QueryEscape(key), nil)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.HTTPAddr().String()+"/v1/coordinator?key="+url.QueryEscape(key), nil)
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func bothProtocols(r *running) map[string]func(context.Context, string) error {
 			}
 			defer resp.Body.Close()
 			body, err := io.ReadAll(resp.Body)
-			if err == nil && resp.StatusCode != 200 {
+			if err == nil && resp.StatusCode != http.StatusOK {
 				err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
 			}
 			return err
