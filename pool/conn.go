@@ -185,17 +185,20 @@ func (c *conn) flush(key kafkawire.APIKey, v kafkawire.Version) error {
 // what can be needed.
 const (
 	largestSingle   = 128 << 10 // FindCoordinator below v4: two strings of at most 32,767 bytes
-	largestAnswer   = 2 << 20   // 200 bytes for each of 10,000 keys, beside the keys themselves
+	smallBatch      = 256 << 10 // and as many times the request as a key of few bytes needs:
+	smallBatchTimes = 128       // a host name, or a sentence on what is wrong with it
+	largestAnswer   = 2 << 20   // 200 bytes for each of 10,000 keys, and the keys
 	largestAllTopic = 8 << 20   // Metadata v0 lists all topics: 200,000 partitions with three replicas
 )
 
-// largest is the limit of the answer to a request of so many bytes: most answers
-// repeat what was asked.
+// largest is the limit of the answer to a request of so many bytes.
 func (c *conn) largest(key kafkawire.APIKey, v kafkawire.Version, request int) int {
 	limit := largestAnswer + 2*request
 	switch {
 	case key == kafkawire.APIKeyFindCoordinator && v < 4:
 		limit = largestSingle
+	case key == kafkawire.APIKeyFindCoordinator:
+		limit = min(limit, smallBatch+smallBatchTimes*request)
 	case key == kafkawire.APIKeyMetadata && v == 0:
 		limit = largestAllTopic
 	}

@@ -180,24 +180,26 @@ func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*
 // may not, so the key decides. A missing row is an outcome too.
 func match(keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string, known hosts) []Result {
 	results := make([]Result, len(keys))
-	var byKey map[string]int
+	var misplaced map[string]int // by key, its index; not by row, of which there may be any number
 	for i, key := range keys {
-		at := i
-		if i >= len(rows) || rows[i].Key != key {
-			if byKey == nil {
-				byKey = make(map[string]int, len(rows))
-				for j := range rows {
-					byKey[rows[j].Key] = j
-				}
-			}
-			j, found := byKey[key]
-			if !found {
-				results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
-				continue
-			}
-			at = j
+		if i < len(rows) && rows[i].Key == key {
+			results[i] = outcome(&rows[i], v, addr, known)
+			continue
 		}
-		results[i] = outcome(&rows[at], v, addr, known)
+		if misplaced == nil {
+			misplaced = make(map[string]int)
+		}
+		misplaced[key] = i
+		results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
+	}
+	for j := range rows {
+		if len(misplaced) == 0 {
+			break
+		}
+		if i, ok := misplaced[rows[j].Key]; ok {
+			results[i] = outcome(&rows[j], v, addr, known)
+			delete(misplaced, rows[j].Key)
+		}
 	}
 	return results
 }

@@ -37,16 +37,24 @@ type setting struct {
 	dial, request, timeout time.Duration
 	warm                   time.Duration // before the first call
 	soon                   time.Duration // what an outcome may take that waits for nothing
-	slack                  time.Duration // what a busy machine may add to what is avoided
 }
+
+// exact reports whether outcomes and times can be foretold. On sockets, and on a
+// busy machine, any call may run into a timeout instead.
+func (s *setting) exact() bool { return s.network != nil }
 
 // simulation is for use in a bubble, where no time passes but by waiting.
 func simulation() setting {
 	return setting{network: kafkatest.NewNetwork(), dial: time.Second, request: 2 * time.Second, timeout: 5 * time.Second, warm: time.Second, soon: grace}
 }
 
-var sockets = setting{dial: 300 * time.Millisecond, request: 400 * time.Millisecond, timeout: 1500 * time.Millisecond,
-	warm: 300 * time.Millisecond, soon: 1500 * time.Millisecond, slack: time.Second}
+// sockets has timeouts short enough to go through the whole table.
+func sockets() setting {
+	return setting{dial: 300 * time.Millisecond, request: 400 * time.Millisecond, timeout: 1500 * time.Millisecond, warm: 50 * time.Millisecond}
+}
+
+// unforeseen is what a busy machine may add to a caller's timeout.
+const unforeseen = 5 * time.Second
 
 // oddRig is the whole service over an odd broker and some good ones.
 type oddRig struct {
@@ -149,7 +157,7 @@ func tryAlone(t testing.TB, s setting, broker *kafkatest.OddBroker) error {
 	var wrong []error
 	for call := range 2 {
 		if call > 0 {
-			time.Sleep(min(broker.Pause, s.pause()))
+			time.Sleep(s.pause(broker))
 		}
 		r.odd.Forget()
 		dials := r.odd.Accepted()
@@ -157,14 +165,14 @@ func tryAlone(t testing.TB, s setting, broker *kafkatest.OddBroker) error {
 		got, took, err := r.ask(broker.KeyType, keys)
 		wrong = append(wrong, err)
 		for i := range got {
-			if want := broker.Of(keys[i]); got[i] != want {
+			if want := broker.Of(keys[i]); !s.fits(got[i], want) {
 				wrong = append(wrong, fmt.Errorf("call %d, key %q: %+v, not %+v; %+v", call+1, keys[i], got[i], want, r.cluster.Brokers()[0].LastError))
 			}
 		}
-		if limit := r.limit(broker) + s.slack; took > limit {
+		if limit := r.limit(broker); took > limit {
 			wrong = append(wrong, fmt.Errorf("call %d took %s, more than %s", call+1, took, limit))
 		}
-		if s.network == nil {
+		if !s.exact() {
 			continue
 		}
 		if asked := r.odd.Count(kafkawire.APIKeyFindCoordinator); broker.Asked > 0 && asked > broker.Asked {
@@ -177,15 +185,24 @@ func tryAlone(t testing.TB, s setting, broker *kafkatest.OddBroker) error {
 	return errors.Join(append(wrong, r.brokersCanBeListed(), r.close())...)
 }
 
-// pause is the longest between two calls that the setting has time for.
-func (s *setting) pause() time.Duration {
-	if s.network != nil {
-		return time.Hour
+// fits reports whether an outcome is the one wanted, or one by which a busy machine
+// may replace it: never a success that should not be.
+func (s *setting) fits(got, want kafkatest.Outcome) bool {
+	return got == want || !s.exact() && got.Retriable && got.Code == kafkawire.ErrNone
+}
+
+// pause is the time between two calls, as far as there is any.
+func (s *setting) pause(broker *kafkatest.OddBroker) time.Duration {
+	if s.exact() {
+		return broker.Pause
 	}
-	return 300 * time.Millisecond
+	return min(broker.Pause, 300*time.Millisecond)
 }
 
 func (r *oddRig) limit(broker *kafkatest.OddBroker) time.Duration {
+	if !r.exact() {
+		return r.timeout + unforeseen
+	}
 	for _, key := range broker.LookupKeys() {
 		if broker.Of(key).Retriable {
 			return r.timeout + grace
@@ -209,23 +226,38 @@ func tryBeside(t testing.TB, s setting, broker *kafkatest.OddBroker) error {
 		got, took, err := r.ask(broker.KeyType, keys)
 		wrong = append(wrong, err)
 		for i := range got {
-			failed = failed || got[i] != kafkatest.Outcome{}
-			if want := broker.Of(keys[i]); got[i] != (kafkatest.Outcome{}) && (got[i] != want || !want.Final()) {
+			if got[i] == (kafkatest.Outcome{}) {
+				continue
+			}
+			failed = true
+			if want := broker.Of(keys[i]); s.exact() && (got[i] != want || !want.Final()) {
 				wrong = append(wrong, fmt.Errorf("call %d, key %q: %+v although good brokers are there", call+1, keys[i], got[i]))
 			}
 		}
 		longest, total = max(longest, took), total+took
 	}
-	if most := r.request + r.dial + grace + r.slack; longest > most {
+	if longest > r.timeout+unforeseen {
+		wrong = append(wrong, fmt.Errorf("a call took %s", longest))
+	}
+	if s.exact() {
+		wrong = append(wrong, r.avoided(longest, total, failed))
+	}
+	return errors.Join(append(wrong, r.brokersCanBeListed(), r.close())...)
+}
+
+// avoided checks that the odd broker cost the calls little and the good ones served.
+func (r *oddRig) avoided(longest, total time.Duration, failed bool) error {
+	var wrong []error
+	if most := r.request + r.dial + grace; longest > most {
 		wrong = append(wrong, fmt.Errorf("a call took %s, more than %s", longest, most))
 	}
-	if most := 2*r.request + r.dial + r.slack; total > most {
+	if most := 2*r.request + r.dial; total > most {
 		wrong = append(wrong, fmt.Errorf("all calls together took %s, more than %s: the odd broker is not avoided", total, most))
 	}
 	if failed && len(r.good[0].Lookups())+len(r.good[1].Lookups()) == 0 {
 		wrong = append(wrong, errors.New("the good brokers were never asked"))
 	}
-	return errors.Join(append(wrong, r.brokersCanBeListed(), r.close())...)
+	return errors.Join(wrong...)
 }
 
 // brokersCanBeListed checks that nothing a broker says spoils ListBrokers.
@@ -276,13 +308,13 @@ func TestOddBrokersOnSockets(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, broker := range kafkatest.OddBrokers() {
 			if broker.Name == "refuses connections" {
-				continue // its port would go to the next stub; TestOddBrokerAlone has it
+				continue // its port may be the next stub's; TestOddBrokerAlone has it
 			}
 			for mode, try := range map[string]func(testing.TB, setting, *kafkatest.OddBroker) error{"alone": tryAlone, "beside": tryBeside} {
 				wg.Go(func() {
 					turns <- struct{}{}
 					defer func() { <-turns }()
-					if err := try(t, sockets, &kafkatest.OddBrokers()[i]); err != nil {
+					if err := try(t, sockets(), &kafkatest.OddBrokers()[i]); err != nil {
 						t.Errorf("%s, %s: %v", broker.Name, mode, err)
 					}
 				})
@@ -315,7 +347,7 @@ func TestHostileAnswersCostLittle(t *testing.T) {
 		}
 		t.Run(broker.Name, func(t *testing.T) {
 			peak := measureHeap(func() {
-				require.NoError(t, tryAlone(t, sockets, &kafkatest.OddBrokers()[i]))
+				require.NoError(t, tryAlone(t, sockets(), &kafkatest.OddBrokers()[i]))
 			})
 			t.Logf("peak of the heap: %.1f MiB", float64(peak)/(1<<20))
 			require.Less(t, peak, uint64(costliest))

@@ -395,10 +395,20 @@ func moving() Handler {
 // Answers that aim at memory are written in pieces, so that they cost the stub little.
 const piece = 32 << 10
 
-// manyRows answers 2 MiB of rows, as small as can be, none for a key that was asked.
+// many is n keys of a usual length.
+func many(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("consumer-group-%05d", i)
+	}
+	return keys
+}
+
+// manyRows answers with about as many rows as are taken (128 times the request), as
+// small as can be, none for a key that was asked.
 func manyRows(r *Request) {
-	const row, size = 17, 2 << 20
-	n := (size - 100) / row
+	const row = 17
+	n := 128 * len(r.Frame) / row
 	head := rawBytes{0}.int32(0).uvarint(uint64(n) + 1)
 	r.announce(len(head) + n*row + 1)
 	r.Conn.Write(head)
