@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
@@ -121,7 +123,7 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	named := make(map[*broker]bool, len(resp.Brokers))
 	for i := range resp.Brokers {
 		m := &resp.Brokers[i]
-		if m.Host == "" || m.Port < 1 || m.Port > 65535 || len(named) >= maxBrokers || c.closed {
+		if !dialable(m) || len(named) >= maxBrokers || c.closed {
 			continue
 		}
 		b := c.byAddr[endpointKey(m.Host, m.Port)]
@@ -130,7 +132,7 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 			c.cfg.Logger.Info("discovered a broker", "broker", b.addr, "node", m.NodeID)
 		}
 		b.node.Store(m.NodeID)
-		b.rack, b.discovered = m.Rack, true
+		b.rack, b.discovered = strings.ToValidUTF8(m.Rack, "?"), true
 		named[b] = true
 	}
 	if len(named) == 0 {
@@ -139,6 +141,12 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	left := slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.discovered && !named[b] })
 	c.keepOnly(named)
 	return left
+}
+
+// dialable reports whether the broker has an address that something can listen on.
+func dialable(m *kafkawire.MetadataBroker) bool {
+	const longestName = 255 // RFC 1035, section 2.3.4
+	return m.Host != "" && len(m.Host) <= longestName && utf8.ValidString(m.Host) && m.Port >= 1 && m.Port <= 65535
 }
 
 // rebootstrap forgets the brokers that were discovered, so that the bootstrap names
