@@ -159,7 +159,7 @@ func (w *world) judgeEarly(c *call, r *service.Result) {
 	}
 	n := w.plan.recovery()
 	switch r.Err.Reason {
-	case service.ReasonUnsupportedKeyType, service.ReasonNotAKafkaBroker:
+	case service.ReasonUnsupportedKeyType, service.ReasonNotAKafkaBroker, "UNSUPPORTED_VERSION":
 		for _, bp := range w.plan.bootstrapBrokers() {
 			if w.canServe(bp, c.keyType) && bp.well(span{c.asked - n, c.answered}) && c.asked >= n {
 				w.violate("%v: %q failed with %s (%s), although broker %d was well", c, r.Key, r.Err.Reason, r.Err.Detail, bp.node)
