@@ -439,7 +439,7 @@ func (c *Cluster) runDial(b *broker) {
 		b.idle++
 		c.idle++
 		b.dialSucceeded()
-		if c.discovery.failures > 0 {
+		if c.discovery.unasked {
 			c.discovery.due = 0
 		}
 	case c.closed || b.removed:

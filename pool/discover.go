@@ -30,6 +30,7 @@ type discovery struct {
 	due      int64
 	last     int64 // when the last one succeeded
 	failures int
+	unasked  bool // the last one found no connection to ask on; the next that is made serves
 }
 
 // hurry makes a refresh due, for brokers may have come or gone.
@@ -54,13 +55,13 @@ func (c *Cluster) discover(now int64) (bool, int64) {
 // refresh asks a broker for the brokers.
 func (c *Cluster) refresh() {
 	defer c.work.Done()
-	resp, err := c.brokersOfAny()
+	resp, asked, err := c.brokersOfAny()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := &c.discovery
 	now := c.clock.now()
-	d.running = false
+	d.running, d.unasked = false, !asked
 	defer c.wake()
 	if err == nil {
 		d.last, d.failures = now, 0
@@ -79,22 +80,22 @@ func (c *Cluster) refresh() {
 	}
 }
 
-func (c *Cluster) brokersOfAny() (*kafkawire.MetadataResponse, error) {
+func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) { //nolint:nonamedreturns // a bool wants a name
 	lease, err := c.acquire(c.base, 0, math.MaxInt) // not refused for a full queue: the view must not age under load
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer lease.Release()
 	if lease.conn.versions.metadata < 0 {
-		return nil, &Error{Kind: Unsupported, Addr: lease.Addr(), Op: "Metadata", Have: kafkawire.VersionRange{Min: -1, Max: -1},
+		return nil, true, &Error{Kind: Unsupported, Addr: lease.Addr(), Op: "Metadata", Have: kafkawire.VersionRange{Min: -1, Max: -1},
 			Want: kafkawire.Supported(kafkawire.APIKeyMetadata), Err: errors.New("the broker does not offer Metadata, so none can be discovered")}
 	}
-	resp, err := lease.conn.askMetadata(c.base)
+	resp, err = lease.conn.askMetadata(c.base)
 	if err != nil {
 		c.exchangeFailed(lease.broker, lease.conn, err)
-		return nil, err
+		return nil, true, err
 	}
-	return resp, nil
+	return resp, true, nil
 }
 
 // apply makes the brokers of the answer those that are used. An answer without any
