@@ -15,6 +15,11 @@ import (
 const (
 	// refreshInterval is how often the view is refreshed, moved by up to a fifth.
 	refreshInterval = 30 * time.Second
+	// A broker that leaves the view is most often restarted, so the view is refreshed
+	// every refreshUnsettled for unsettledFor afterwards: Metadata does not name a
+	// broker that is away, and a broker that it does not name is not dialled.
+	refreshUnsettled = 3 * time.Second
+	unsettledFor     = 10 * time.Minute
 	// refreshPause is the least time between refreshes, in trouble too.
 	refreshPause = time.Second
 	// rebootstrapAfter is how long no broker may have answered before those that were
@@ -29,8 +34,16 @@ type discovery struct {
 	running  bool
 	due      int64
 	last     int64 // when the last one succeeded
+	unrest   int64 // until when brokers that left are expected back
 	failures int
-	unasked  bool // the last one found no connection to ask on; the next that is made serves
+	starved  bool // the last one had no connection; the next has the first there is
+}
+
+func (d *discovery) interval(now int64) time.Duration {
+	if now < d.unrest {
+		return refreshUnsettled
+	}
+	return refreshInterval
 }
 
 // hurry makes a refresh due, for brokers may have come or gone.
@@ -61,15 +74,18 @@ func (c *Cluster) refresh() {
 	defer c.mu.Unlock()
 	d := &c.discovery
 	now := c.clock.now()
-	d.running, d.unasked = false, !asked
+	d.running = false
 	defer c.wake()
 	if err == nil {
 		d.last, d.failures = now, 0
-		d.due = now + int64(jittered(refreshInterval))
-		c.apply(resp)
+		if c.apply(resp) {
+			d.unrest = now + int64(unsettledFor)
+		}
+		d.due = now + int64(jittered(d.interval(now)))
 		return
 	}
 	d.failures++
+	d.starved = !asked
 	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
 		d.due = now + int64(jittered(refreshInterval))
 		return
@@ -80,7 +96,9 @@ func (c *Cluster) refresh() {
 	}
 }
 
-func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) { //nolint:nonamedreturns // a bool wants a name
+// brokersOfAny asks the first broker to which there is a connection; asked is false
+// where there is none.
+func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) { //nolint:nonamedreturns // for the bool
 	lease, err := c.acquire(c.base, 0, math.MaxInt) // not refused for a full queue: the view must not age under load
 	if err != nil {
 		return nil, false, err
@@ -98,9 +116,10 @@ func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, 
 	return resp, true, nil
 }
 
-// apply makes the brokers of the answer those that are used. An answer without any
-// is that of a broker that has just started, and is ignored. c.mu is held.
-func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
+// apply makes the brokers of the answer those that are used, and reports whether
+// others are expected: one has left, or none was named. An answer without any is that
+// of a broker that has just started, and is ignored otherwise. c.mu is held.
+func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	named := make(map[*broker]bool, len(resp.Brokers))
 	for i := range resp.Brokers {
 		m := &resp.Brokers[i]
@@ -116,9 +135,12 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
 		b.rack, b.discovered = strings.ToValidUTF8(m.Rack, "?"), true
 		named[b] = true
 	}
-	if len(named) > 0 {
-		c.keepOnly(named)
+	if len(named) == 0 {
+		return true
 	}
+	left := slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.discovered && !named[b] })
+	c.keepOnly(named)
+	return left
 }
 
 // dialable reports whether the broker has an address that something can listen on.

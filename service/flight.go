@@ -121,7 +121,7 @@ func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration)
 	}
 	lost := Result{Err: exchangeFailure(err, lease.Addr(), patience), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(asks)-len(results))...)
-	return results, lost.Err.Reason == ReasonBrokerUnreachable || worthAnother(lost.Err)
+	return results, lost.Err.Reason == ReasonBrokerUnreachable || furtherAsks(lost.Err) > 0
 }
 
 // dropLostSession has the connection closed if the broker does not take it for
@@ -307,8 +307,8 @@ func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask)
 		case r.Err.Retriable:
 			a.note(r)
 			retries = append(retries, a)
-		case asked && !a.askedAnew && worthAnother(r.Err):
-			a.askedAnew = true
+		case asked && a.askedAnew < furtherAsks(r.Err):
+			a.askedAnew++
 			a.note(r)
 			retries = append(retries, a)
 		default:
@@ -319,15 +319,17 @@ func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask)
 	return retries
 }
 
-// worthAnother reports whether an outcome that is final says nothing of the key, but
-// something of the broker or the connection that was asked: one more is asked, and
-// what that says holds.
-func worthAnother(e *LookupError) bool {
-	switch e.Reason {
-	case ReasonNotAKafkaBroker, ReasonTLSFailed, ReasonSASLFailed:
-		return true
+// furtherAsks is how many more brokers are asked where an outcome that is final says
+// nothing of the key, but something of the broker or the connection that was asked;
+// what the last of them says holds.
+func furtherAsks(e *LookupError) int {
+	switch {
+	case e.Reason == ReasonNotAKafkaBroker, e.Reason == ReasonTLSFailed, e.Reason == ReasonSASLFailed:
+		return 2 // it did speak Kafka when the connection was made: it fell ill since, and others may be well
+	case sessionLost(e):
+		return 1
 	default:
-		return sessionLost(e)
+		return 0
 	}
 }
 

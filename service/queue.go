@@ -59,8 +59,8 @@ type ask struct {
 	open bool
 	// attempt counts the answers that were retriable.
 	attempt int
-	// askedAnew says that it had its second chance, see worthAnother.
-	askedAnew bool
+	// askedAnew counts the further brokers asked, see furtherAsks.
+	askedAnew int
 }
 
 // A waiter is a place in a caller's results.
