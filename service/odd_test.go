@@ -153,6 +153,7 @@ func outcomeOf(err error) (kafkatest.Outcome, error) {
 
 // tryAlone asks the odd broker twice with no other there.
 func tryAlone(t testing.TB, s setting, broker *kafkatest.OddBroker) error {
+	begin := time.Now()
 	r := newOddRig(t, s, broker, 0)
 	var wrong []error
 	for call := range 2 {
@@ -181,6 +182,9 @@ func tryAlone(t testing.TB, s setting, broker *kafkatest.OddBroker) error {
 		if dials = r.odd.Accepted() - dials; broker.Dials > 0 && dials > broker.Dials {
 			wrong = append(wrong, fmt.Errorf("call %d took %d connections, more than %d", call+1, dials, broker.Dials))
 		}
+	}
+	if dials, most := r.odd.Accepted(), 20+8*int(time.Since(begin).Seconds()); s.exact() && dials > most {
+		wrong = append(wrong, fmt.Errorf("a storm: %d dials, more than %d", dials, most))
 	}
 	return errors.Join(append(wrong, r.brokersCanBeListed(), r.close())...)
 }
