@@ -544,7 +544,7 @@ func (c *Cluster) lookupFailed(b *broker, cn *conn, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.punish(c.clock.now())
+	b.punish(c.clock.at(cn.since), c.clock.now())
 }
 
 // exchangeFailed draws the consequences of a failed exchange, and reports whether
@@ -563,6 +563,7 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	b.note(err)
+	b.log.Debug("exchange failed", "error", err.Error())
 	if kind == Unreachable {
 		c.reset(b, cn)
 	} else {
@@ -572,6 +573,17 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	c.settle()
 	c.wake()
 	return true
+}
+
+// sessionLost draws the consequences of a connection that is whole, but not
+// authenticated for the broker any more.
+func (c *Cluster) sessionLost(b *broker, cn *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.note(cn.broken)
+	c.reset(b, cn)
+	c.settle()
+	c.wake()
 }
 
 // reset gives up the idle connections of a broker that has lost one, and those in

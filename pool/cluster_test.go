@@ -470,6 +470,42 @@ func TestBrokerThatFailsEachLookup(t *testing.T) {
 	})
 }
 
+// Four lookups that one loss has ended are one failure, so the broker is used as soon
+// as it can be connected to.
+func TestLookupsLostTogetherCountOnce(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stubs := kafkatest.NewStubs(t, 2, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stubs...))
+		c.Start()
+		synctest.Wait()
+		stubs[0].On(findCoordinator, kafkatest.Silent)
+		var leases []*Lease
+		for range 8 {
+			leases = append(leases, acquire(t, c))
+		}
+		var callers sync.WaitGroup
+		for _, l := range leases {
+			callers.Go(func() {
+				defer l.Release()
+				_, _ = lookup(t.Context(), l, "group")
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, 4, stubs[0].Count(findCoordinator))
+		stubs[0].Down()
+		stubs[0].Up()
+		stubs[0].On(findCoordinator, nil)
+		callers.Wait()
+		time.Sleep(500 * time.Millisecond)
+		stubs[0].Forget()
+		for range 20 {
+			_, err := use(t.Context(), c, "group")
+			require.NoError(t, err)
+		}
+		require.InDelta(t, 10, stubs[0].Count(findCoordinator), 2)
+	})
+}
+
 func TestAgainstAFakeCluster(t *testing.T) {
 	fake := kafkatest.Fake(t, 3)
 	c := newCluster(t, nil, fake.ListenAddrs()[:1])

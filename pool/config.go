@@ -162,7 +162,7 @@ func (cfg *Config) Validate() error {
 const maxConnectionsPerBroker = 1000
 
 // splitAddr takes host:port apart and checks both.
-func splitAddr(addr string) (host string, port int32, err error) { //nolint:nonamedreturns // two of the three would be unclear
+func splitAddr(addr string) (host string, port int32, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", 0, errors.New("want host:port, with an IPv6 address in brackets")

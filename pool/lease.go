@@ -36,7 +36,7 @@ func (l *Lease) FindCoordinatorVersion() kafkawire.Version { return l.conn.versi
 // any error but an encoder's the connection is of no use any more: the lease can
 // only be released. An encoder's error is returned once the answers to the requests
 // before it are there; nothing was sent of that request and those after it.
-func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) { //nolint:nonamedreturns // the int would be unclear
+func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) {
 	l.mustBeHeld("Exchange")
 	if err := l.refuse(reqs, v); err != nil {
 		return 0, err
@@ -49,6 +49,16 @@ func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []
 		l.broker.strikes.Store(0)
 	}
 	return done, err
+}
+
+// Reject says that the broker answered with a code by which the connection is of no
+// use although its stream is whole: ILLEGAL_SASL_STATE, where the broker has
+// forgotten who authenticated. Release then closes it, and the broker's idle ones go
+// with it, so that the next lease of this broker has authenticated anew.
+func (l *Lease) Reject(code kafkawire.ErrorCode) {
+	l.mustBeHeld("Reject")
+	l.conn.broken = &Error{Kind: SASLFailed, Addr: l.Addr(), Op: "FindCoordinator", Err: &codeError{code}}
+	l.cluster.sessionLost(l.broker, l.conn)
 }
 
 // refuse keeps a version from the broker that it does not know: it would close the

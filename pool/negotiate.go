@@ -53,7 +53,7 @@ type learned struct {
 
 // recall returns the version to ask first. Where nothing is known any more it is
 // highest, and known is false.
-func (l *learned) recall(highest kafkawire.Version) (first kafkawire.Version, known bool) { //nolint:nonamedreturns // a bool wants a name
+func (l *learned) recall(highest kafkawire.Version) (first kafkawire.Version, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.since.IsZero() || time.Since(l.since) > learnedFor {
@@ -147,8 +147,12 @@ func (n *negotiation) run(ctx context.Context) (*conn, error) {
 }
 
 // mayBeOld reports whether the connection met what brokers do that do not know the
-// request: a close, or silence. A part of an answer is neither.
+// request: a close, or silence. A part of an answer is neither, and nor is a code.
 func (n *negotiation) mayBeOld(c *conn, err error) bool {
+	var code *codeError
+	if errors.As(err, &code) {
+		return false
+	}
 	kind := KindOf(err)
 	return (kind == Unreachable || kind == Timeout) && c.in.buffered() == 0
 }
@@ -178,7 +182,9 @@ func (n *negotiation) ask(ctx context.Context, c *conn, first kafkawire.Version,
 		case resp.ErrorCode == kafkawire.ErrUnsupportedVersion && asked > 0:
 			asked = lowerVersion(&resp, asked)
 		default:
-			return asked, c.fail(kindOfCode(resp.ErrorCode), kafkawire.APIKeyAPIVersions, asked, &codeError{resp.ErrorCode})
+			c.broken = &Error{Kind: kindOfCode(resp.ErrorCode), Addr: c.addr, Op: fmt.Sprintf("%s v%d", kafkawire.APIKeyAPIVersions, asked),
+				Have: noVersions, Want: kafkawire.Supported(kafkawire.APIKeyFindCoordinator), Err: &codeError{resp.ErrorCode}}
+			return asked, c.broken
 		}
 	}
 }
@@ -233,20 +239,23 @@ func (n *negotiation) hangUp() {
 
 // verdict is err, with what was met before it.
 func (n *negotiation) verdict(err error) error {
-	if len(n.met) == 0 || KindOf(err) == 0 {
+	var last *Error
+	if len(n.met) == 0 || !errors.As(err, &last) {
 		return err
 	}
-	return &Error{Kind: KindOf(err), Addr: n.e.addr, Op: "negotiate",
+	return &Error{Kind: last.Kind, Addr: n.e.addr, Op: "negotiate", Have: last.Have, Want: last.Want,
 		Err: fmt.Errorf("%w (a listener that wants TLS or SASL may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)))}
 }
+
+// noVersions is what a broker offers of an API that it does not have.
+var noVersions = kafkawire.VersionRange{Min: -1, Max: -1}
 
 // adopt takes the versions from the broker's list.
 func (c *conn) adopt(list *kafkawire.APIVersionsResponse, answered kafkawire.Version) error {
 	theirs, ok := list.Range(kafkawire.APIKeyFindCoordinator)
 	ours := kafkawire.Supported(kafkawire.APIKeyFindCoordinator)
-	none := kafkawire.VersionRange{Min: -1, Max: -1}
 	if !ok {
-		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: none, Want: ours,
+		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: noVersions, Want: ours,
 			Err: errors.New("it offers no FindCoordinator: is this a KRaft controller's port, or a proxy's?")}
 		return c.broken
 	}

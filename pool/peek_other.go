@@ -9,4 +9,4 @@ type peeker struct{}
 
 func (*peeker) init(net.Conn) {}
 
-func (*peeker) quiet() (quiet, ok bool) { return false, false } //nolint:nonamedreturns // two bools
+func (*peeker) quiet() (quiet, ok bool) { return false, false }

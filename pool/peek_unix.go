@@ -36,7 +36,7 @@ func (p *peeker) init(nc net.Conn) {
 
 // quiet reports whether the connection is open with nothing to read. ok is false
 // where that cannot be seen.
-func (p *peeker) quiet() (quiet, ok bool) { //nolint:nonamedreturns // two bools
+func (p *peeker) quiet() (quiet, ok bool) {
 	if p.raw == nil {
 		return false, false
 	}

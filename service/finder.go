@@ -3,7 +3,11 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,6 +123,32 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 		return nil, ctx.Err()
 	}
 	return c.results, nil
+}
+
+// brokersNamed is how many brokers a sentence names at the most.
+const brokersNamed = 3
+
+// unheard says how the brokers stand, for a caller who heard of none: which cannot
+// be reached and why, which are connected and owe an answer.
+func (f *Finder) unheard() string {
+	brokers := f.cluster.Brokers()
+	var said []string
+	for i := range brokers[:min(len(brokers), brokersNamed)] {
+		b := &brokers[i]
+		addr := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+		switch {
+		case b.Reachable:
+			said = append(said, addr+" is connected and has not answered")
+		case b.LastError != nil:
+			said = append(said, b.LastError.Message)
+		default:
+			said = append(said, addr+" is still being connected to")
+		}
+	}
+	if more := len(brokers) - len(said); more > 0 {
+		said = append(said, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(said, "; ")
 }
 
 // Close refuses new calls, ends those that wait with SHUTTING_DOWN, and waits until no batch is under

@@ -350,6 +350,7 @@ func TestSilentBrokersEndInTheDeadline(t *testing.T) {
 		require.Equal(t, 3*time.Second, time.Since(start))
 		require.Equal(t, service.ReasonDeadlineExceeded, results[0].Err.Reason)
 		require.Empty(t, results[0].AnsweredBy)
+		require.Contains(t, results[0].Err.Detail, "broker-", "what was asked is named")
 	})
 }
 

@@ -74,7 +74,7 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	if err := c.applyTimeout(&loaded.Settings); err != nil {
+	if err := c.applyTimeout(loaded); err != nil {
 		return err
 	}
 	keys, err := collectKeys(inv.ctx, c.Keys, inv.in)
@@ -118,17 +118,26 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	return nil
 }
 
-// applyTimeout puts --timeout into the settings. There is no service to protect
-// here, so it may be longer than lookup.max-timeout.
-func (c *lookupCmd) applyTimeout(settings *config.Settings) error {
-	if c.Timeout == nil {
-		return nil
+// dialsWithinTimeout is how many steps of connecting that end in silence a lookup
+// has time for: a broker of Kafka 0.9.0 answers the third question only.
+const dialsWithinTimeout = 3
+
+// applyTimeout puts --timeout into the settings, and fits the others to it: there
+// is no service to protect here, and no second caller, so it may be longer than
+// lookup.max-timeout, and no wait within it need end before it.
+func (c *lookupCmd) applyTimeout(loaded *config.Loaded) error {
+	if c.Timeout != nil {
+		if *c.Timeout <= 0 {
+			return failf(exitUsage, "--timeout is %s; it must be greater than zero", *c.Timeout)
+		}
+		loaded.Lookup.DefaultTimeout = *c.Timeout
 	}
-	if *c.Timeout <= 0 {
-		return failf(exitUsage, "--timeout is %s; it must be greater than zero", *c.Timeout)
+	timeout := loaded.Lookup.DefaultTimeout
+	loaded.Lookup.MaxTimeout = max(loaded.Lookup.MaxTimeout, timeout)
+	loaded.Pool.AcquireTimeout = max(loaded.Pool.AcquireTimeout, timeout)
+	if loaded.Origin("kafka.dial-timeout").Source == config.SourceDefault {
+		loaded.Kafka.DialTimeout = min(loaded.Kafka.DialTimeout, timeout/dialsWithinTimeout)
 	}
-	settings.Lookup.DefaultTimeout = *c.Timeout
-	settings.Lookup.MaxTimeout = max(settings.Lookup.MaxTimeout, *c.Timeout)
 	return nil
 }
 

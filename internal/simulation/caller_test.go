@@ -168,7 +168,7 @@ func (w *world) judgeEarly(c *call, r *service.Result) {
 	}
 	n := w.plan.recovery()
 	switch r.Err.Reason {
-	case service.ReasonUnsupportedKeyType, service.ReasonNotAKafkaBroker:
+	case service.ReasonUnsupportedKeyType, service.ReasonNotAKafkaBroker, "UNSUPPORTED_VERSION":
 		if !strings.HasPrefix(r.Err.Detail, "acquire: ") { // where all brokers were looked at
 			w.violate("%v: %q failed with %s (%s), for what one broker did", c, r.Key, r.Err.Reason, r.Err.Detail)
 		}

@@ -63,7 +63,7 @@
 // Each of these was broken on purpose, one at a time; the number is the first of the
 // seeds 1, 2, 3... that failed.
 //
-//MUTATIONS
+// # MUTATIONS
 //
 // And it found, in the code as it was before:
 //
