@@ -12,6 +12,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"github.com/coordsvc/coordsvc/internal/plainyaml"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/configuration.md from the table")
@@ -226,10 +228,10 @@ func TestMistakes(t *testing.T) {
 			want: "file FILE:4: a second YAML document begins here; a settings file has one"},
 		{name: "not UTF-8", yaml: "log:\n  level: \xff\n",
 			want: "file FILE:1: the file is not UTF-8 text"},
-		{name: "too large", yaml: strings.Repeat("# \n", maxFileSize/3+1),
+		{name: "too large", yaml: strings.Repeat("# \n", plainyaml.MaxSize/3+1),
 			want: "flag --config: cannot read the settings file: FILE is larger than 64 KiB, which no settings file is"},
 		{name: "too many brackets", yaml: strings.Repeat("[", 2000),
-			want: "file FILE:1: the file holds more brackets than any settings file"},
+			want: "file FILE:1: the file holds more brackets than can be read; write lists as lines that begin with a dash"},
 
 		{name: "unknown variable", env: []string{"COORDSVC_KAFKA_BROKER=a:1"},
 			want: "COORDSVC_KAFKA_BROKER: there is no setting with this environment variable; did you mean COORDSVC_KAFKA_BROKERS?"},
@@ -510,7 +512,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > maxFileSize {
+		if len(text) > plainyaml.MaxSize {
 			return
 		}
 		values, mistakes := parseFile(table, "f.yaml", []byte(text))
