@@ -181,6 +181,9 @@ func (a *Authenticator) bearer(ctx context.Context, authorization []string) (nam
 	}
 	scheme, token, _ := strings.Cut(authorization[0], " ")
 	token = strings.Trim(token, " ")
+	if len(token) > maxTokenLength {
+		return "", refuse(Unauthenticated, CauseMalformed, "the bearer token has more than %d bytes", maxTokenLength)
+	}
 	if !strings.EqualFold(scheme, "Bearer") || !isBearerToken(token) {
 		return "", refuse(Unauthenticated, CauseMalformed, "the authorization header is not of the form: Bearer, a space, the token")
 	}

@@ -30,7 +30,9 @@ const (
 	// minTokenLength is what makes guessing hopeless if the characters are random:
 	// 16 of base64 are 96 bits.
 	minTokenLength = 16
-	maxTokenLength = 4096
+	// maxTokenLength is far more than any token needs, a JWT too, and bounds the
+	// work on one that nobody issued.
+	maxTokenLength = 16 << 10
 	maxNameLength  = 128
 )
 

@@ -41,9 +41,11 @@ func TestDefaults(t *testing.T) {
 			DefaultTimeout: 5 * time.Second,
 			MaxTimeout:     30 * time.Second,
 		},
-		GRPC:     Listener{Address: ":9090"},
-		HTTP:     Listener{Address: ":8080"},
+		GRPC:     GRPC{Listener: Listener{Address: ":9090"}, Reflection: true},
+		HTTP:     HTTP{Listener: Listener{Address: ":8080"}, Docs: true},
 		Admin:    Listener{Address: ":8081"},
+		TLS:      TLS{ClientAuth: "off"},
+		Auth:     Auth{OIDC: OIDC{ClockSkew: time.Minute}},
 		Limits:   Limits{MaxWaitingKeys: 1_000_000},
 		Log:      Log{Level: "info", Format: "text"},
 		Shutdown: Shutdown{DrainDelay: 5 * time.Second, DrainTimeout: 35 * time.Second},
@@ -63,7 +65,7 @@ func TestTableIsWellFormed(t *testing.T) {
 		t.Run(s.Path, func(t *testing.T) {
 			require.True(t, sections[s.Section()], "the section is not in Sections")
 			require.NotEmpty(t, s.Type())
-			require.NotEqual(t, s.Required, s.Default != "", "either a default or required")
+			require.False(t, s.Required && s.Default != "", "what has a default is not required")
 			require.Equal(t, s.Default, s.format(&settings), "the default is printed as it is written")
 			require.True(t, strings.HasSuffix(s.Doc, "."), "documentation is whole sentences")
 			require.False(t, serviceLink.MatchString(s.Env()), "Kubernetes may set %s", s.Env())
@@ -76,7 +78,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 24)
+	require.Len(t, fields, 38)
 }
 
 func TestNames(t *testing.T) {
@@ -459,7 +461,7 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 24)
+	require.Len(t, entries, 38)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)
