@@ -43,7 +43,8 @@ var types = map[string]bool{"": true, "jwt": true, "at+jwt": true, "application/
 // verifier accepts the JWTs of one issuer.
 type verifier struct {
 	OIDC
-	keys *keySet
+	keys     *keySet
+	verified verifiedTokens
 }
 
 // looksLikeJWT tells a JWT from other tokens: it has three parts.
@@ -51,7 +52,14 @@ func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
 // subject returns the sub of a token that was signed by the issuer, for this
 // service, and is good now.
+//
+// What can be refused without arithmetic is refused first: a client that goes on
+// with an old token costs a signature check no more than it costs a key fetch. A
+// token that was accepted before is not checked again but for its times.
 func (v *verifier) subject(ctx context.Context, token string) (string, *Refusal) {
+	if claims, ok := v.verified.get(token, v.keys.current.Load()); ok {
+		return claims.Subject, v.check(claims)
+	}
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
 		return "", refuse(Unauthenticated, CauseMalformed,
@@ -62,6 +70,14 @@ func (v *verifier) subject(ctx context.Context, token string) (string, *Refusal)
 	if _, given := header.ExtraHeaders[jose.HeaderType]; given && !isText || !types[strings.ToLower(typ)] {
 		return "", refuse(Unauthenticated, CauseWrongToken, "the token is of type %s, which is none that a service accepts", clip(typ))
 	}
+	var claims jwt.Claims
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
+		return "", refuse(Unauthenticated, CauseMalformed, "the claims of the token cannot be read")
+	}
+	if refusal := v.check(claims); refusal != nil {
+		return "", refusal
+	}
+	keys := v.keys.current.Load() // before, so that what a later set no longer has is not remembered with it
 	key, refusal := v.keys.find(ctx, header.KeyID)
 	if refusal != nil {
 		return "", refusal
@@ -69,11 +85,15 @@ func (v *verifier) subject(ctx context.Context, token string) (string, *Refusal)
 	if key.Algorithm != "" && key.Algorithm != header.Algorithm {
 		return "", refuse(Unauthenticated, CauseUnknownToken, "the token is signed with %s, which is not what its key is for", clip(header.Algorithm))
 	}
-	var claims jwt.Claims
+	claims = jwt.Claims{}
 	if err := parsed.Claims(key.Key, &claims); err != nil {
-		return "", refuse(Unauthenticated, CauseUnknownToken, "the signature of the token is not one of the issuer's, or its claims cannot be read")
+		return "", refuse(Unauthenticated, CauseUnknownToken, "the signature of the token is not one of the issuer's")
 	}
-	return claims.Subject, v.check(claims)
+	if refusal := v.check(claims); refusal != nil { // of what was signed
+		return "", refusal
+	}
+	v.verified.add(token, claims, keys)
+	return claims.Subject, nil
 }
 
 func (v *verifier) check(claims jwt.Claims) *Refusal {

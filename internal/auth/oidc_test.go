@@ -59,7 +59,7 @@ func TestJWTs(t *testing.T) {
 		"other issuer":              {with(map[string]any{"iss": i.URL + "/"}), "", CauseWrongToken},
 		"no issuer":                 {with(map[string]any{"iss": nil}), "", CauseWrongToken},
 		"no subject":                {with(map[string]any{"sub": nil}), "", CauseWrongToken},
-		"exp as text":               {with(map[string]any{"exp": "tomorrow"}), "", CauseUnknownToken},
+		"exp as text":               {with(map[string]any{"exp": "tomorrow"}), "", CauseMalformed},
 		"logout token":              {rs.sign(t, i.claims(nil), map[string]any{"typ": "logout+jwt"}), "", CauseWrongToken},
 		"typ as a number":           {rs.sign(t, i.claims(nil), map[string]any{"typ": 1}), "", CauseWrongToken},
 		"critical header":           {rs.sign(t, i.claims(nil), map[string]any{"crit": []string{"x"}, "x": 1}), "", CauseUnknownToken},
@@ -101,8 +101,11 @@ func TestKeysRotate(t *testing.T) {
 	first, second, third := newKey(t, "1", jose.ES256), newKey(t, "2", jose.ES256), newKey(t, "3", jose.ES256)
 	i.publish(first)
 	a := i.trusting(t, nil, quickKeys)
-	token := func(k signingKey) string { return k.sign(t, i.claims(nil), nil) }
-	accepted := func(k signingKey) bool { _, cause := ask(t.Context(), a, token(k)); return cause == "" }
+	tokens := map[string]string{} // the same ones all along: those accepted before are remembered
+	for _, k := range []signingKey{first, second, third} {
+		tokens[k.id] = k.sign(t, i.claims(nil), nil)
+	}
+	accepted := func(k signingKey) bool { _, cause := ask(t.Context(), a, tokens[k.id]); return cause == "" }
 	require.True(t, accepted(first), "the first call waits for the first fetch")
 
 	i.publish(first, second)
@@ -112,6 +115,26 @@ func TestKeysRotate(t *testing.T) {
 	require.Eventually(t, func() bool { return accepted(third) }, 5*time.Second, time.Millisecond)
 	require.False(t, accepted(first))
 	require.False(t, accepted(second))
+}
+
+// A token that was accepted is not checked again, but it still expires.
+func TestRememberedTokensExpire(t *testing.T) {
+	i := newIssuer(t, false)
+	key := newKey(t, "1", jose.ES256)
+	i.publish(key)
+	a := i.trusting(t, nil, quickKeys)
+	a.jwts.ClockSkew = 0
+	token := key.sign(t, i.claims(map[string]any{"exp": time.Now().Add(2 * time.Second).Unix()}), nil)
+	_, cause := ask(t.Context(), a, token)
+	require.Empty(t, cause)
+	require.Len(t, a.jwts.verified.claims, 1)
+	require.Eventually(t, func() bool { _, cause := ask(t.Context(), a, token); return cause == CauseExpiredToken }, 10*time.Second, 10*time.Millisecond)
+
+	for n := range maxVerified + 10 {
+		_, cause := ask(t.Context(), a, key.sign(t, i.claims(map[string]any{"jti": fmt.Sprint(n)}), nil))
+		require.Empty(t, cause)
+	}
+	require.LessOrEqual(t, len(a.jwts.verified.claims), maxVerified)
 }
 
 // Tokens with made-up key ids must not make the service ask the issuer each time.
