@@ -151,7 +151,7 @@ type Credentials struct {
 	TLS           *tls.ConnectionState // nil: the connection is not encrypted
 }
 
-// Authenticate says who is calling. The error is a *Refusal.
+// Authenticate says who is calling. The error is a *RefusalError.
 func (a *Authenticator) Authenticate(ctx context.Context, shown Credentials) (Caller, error) {
 	var caller Caller
 	if a.cfg.Certificates {
@@ -171,7 +171,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, shown Credentials) (Ca
 	return caller, nil
 }
 
-func (a *Authenticator) bearer(ctx context.Context, authorization []string) (name string, refusal *Refusal) {
+func (a *Authenticator) bearer(ctx context.Context, authorization []string) (name string, refusal *RefusalError) {
 	switch len(authorization) {
 	case 0:
 		return "", refuse(Unauthenticated, CauseNoCredentials, "the call has no bearer token: send the header authorization: Bearer …")
@@ -199,7 +199,7 @@ func (a *Authenticator) bearer(ctx context.Context, authorization []string) (nam
 	return "", refuse(Unauthenticated, CauseUnknownToken, "the bearer token is not one that is accepted here")
 }
 
-// Authorize says whether the caller may look up the keys. The error is a *Refusal
+// Authorize says whether the caller may look up the keys. The error is a *RefusalError
 // that has the keys that it may not.
 func (a *Authenticator) Authorize(caller Caller, keyType coordsvcv1.KeyType, keys []string) error {
 	if a.policy == nil {

@@ -34,9 +34,9 @@ const (
 	Unavailable
 )
 
-// Refusal is the error of a call that must not be answered. Its text is for the
+// RefusalError is the error of a call that must not be answered. Its text is for the
 // caller: it says what to do, and nothing of what would be accepted.
-type Refusal struct {
+type RefusalError struct {
 	Kind Kind
 	// Cause is one word for programs and metrics, one of the constants below.
 	Cause   string
@@ -58,10 +58,10 @@ const (
 	CauseKeyNotAllowed      = "KEY_NOT_ALLOWED"
 )
 
-func (r *Refusal) Error() string { return r.Message }
+func (r *RefusalError) Error() string { return r.Message }
 
-func refuse(kind Kind, cause, format string, args ...any) *Refusal {
-	return &Refusal{Kind: kind, Cause: cause, Message: fmt.Sprintf(format, args...)}
+func refuse(kind Kind, cause, format string, args ...any) *RefusalError {
+	return &RefusalError{Kind: kind, Cause: cause, Message: fmt.Sprintf(format, args...)}
 }
 
 // pattern is a name, or the beginning of names where it ends in a star.

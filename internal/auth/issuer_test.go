@@ -184,7 +184,7 @@ func (i *issuer) trusting(t testing.TB, log io.Writer, times keyTimes) *Authenti
 func ask(ctx context.Context, a *Authenticator, token string) (caller, cause string) {
 	c, err := a.Authenticate(ctx, Credentials{Authorization: []string{"Bearer " + token}})
 	if err != nil {
-		return "", err.(*Refusal).Cause //nolint:errorlint // what Authenticate promises
+		return "", err.(*RefusalError).Cause //nolint:errorlint // what Authenticate promises
 	}
 	return c.String(), ""
 }

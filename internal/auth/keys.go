@@ -70,7 +70,7 @@ func newKeySet(issuer string, roots func() *x509.CertPool, times keyTimes) *keyS
 }
 
 // find returns the key of that id. It waits for one fetch if the key is unknown.
-func (s *keySet) find(ctx context.Context, id string) (jose.JSONWebKey, *Refusal) {
+func (s *keySet) find(ctx context.Context, id string) (jose.JSONWebKey, *RefusalError) {
 	if key, ok := s.lookup(id); ok {
 		return key, nil
 	}

@@ -56,7 +56,7 @@ func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
 // What can be refused without arithmetic is refused first: a client that goes on
 // with an old token costs a signature check no more than it costs a key fetch. A
 // token that was accepted before is not checked again but for its times.
-func (v *verifier) subject(ctx context.Context, token string) (string, *Refusal) {
+func (v *verifier) subject(ctx context.Context, token string) (string, *RefusalError) {
 	if claims, ok := v.verified.get(token, v.keys.current.Load()); ok {
 		return claims.Subject, v.check(claims)
 	}
@@ -96,7 +96,7 @@ func (v *verifier) subject(ctx context.Context, token string) (string, *Refusal)
 	return claims.Subject, nil
 }
 
-func (v *verifier) check(claims jwt.Claims) *Refusal {
+func (v *verifier) check(claims jwt.Claims) *RefusalError {
 	if claims.Expiry == nil {
 		return refuse(Unauthenticated, CauseWrongToken, "the token has no time at which it expires (exp)")
 	}

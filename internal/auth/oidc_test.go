@@ -189,7 +189,7 @@ func TestIssuerThatIsDown(t *testing.T) {
 	a := i.trusting(t, log, quickKeys)
 	token := key.sign(t, i.claims(nil), nil)
 	_, err := a.Authenticate(t.Context(), Credentials{Authorization: []string{"Bearer " + token}})
-	var refused *Refusal
+	var refused *RefusalError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, Unavailable, refused.Kind)
 	require.ErrorContains(t, a.Errors()["auth.oidc.issuer"], "503")

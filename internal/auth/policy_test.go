@@ -110,7 +110,7 @@ func TestDeniedKeysAreNotQuotedWithoutBound(t *testing.T) {
 	a := &Authenticator{policy: inUse(t, p)}
 	require.NoError(t, a.Authorize(Caller{[]string{"token:ops"}}, group, []string{"x"}))
 	err = a.Authorize(Caller{[]string{"jwt:" + strings.Repeat("s", 10_000)}}, group, []string{"payments-a", strings.Repeat("\u00e9", 16_000), "x"})
-	var refused *Refusal
+	var refused *RefusalError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, Denied, refused.Kind)
 	require.Equal(t, []int{0, 1, 2}, refused.Denied)

@@ -81,7 +81,7 @@ func namesOf(leaf *x509.Certificate) []string {
 
 // names returns the names of a certificate that the handshake
 // has verified.
-func (s subjects) names(state *tls.ConnectionState) ([]string, *Refusal) {
+func (s subjects) names(state *tls.ConnectionState) ([]string, *RefusalError) {
 	if state == nil || len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 {
 		// The handshake lets no such connection through: this is the second lock.
 		return nil, refuse(Unauthenticated, CauseNoCredentials, "the call came without a client certificate")

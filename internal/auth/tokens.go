@@ -86,7 +86,9 @@ func checkTokenLine(name, token string, found bool) error {
 }
 
 func notOfName(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
+	isLetter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	isDigit := r >= '0' && r <= '9'
+	return !isLetter && !isDigit && r != '.' && r != '-' && r != '_'
 }
 
 // isBearerToken reports whether text is a b64token of RFC 6750, section 2.1.

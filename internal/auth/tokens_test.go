@@ -42,7 +42,7 @@ func TestTokenFileMistakes(t *testing.T) {
 		strings.Repeat("a", 129) + ":" + ciToken: "line 1: the name before the colon",
 		"a:secret":                               "line 1: the token has fewer than 16 characters",
 		"a:":                                     "line 1: the token has fewer",
-		"a:secret secret secret":                 "line 1: the token holds a character",
+		"a:secret in secretsecret":               "line 1: the token holds a character",
 		"a:secret:secret:secret":                 "line 1: the token holds a character",
 		"a:sécretsécretsécret":                   "line 1: the token holds a character",
 		"a:================":                     "line 1: the token holds a character",
@@ -113,7 +113,7 @@ func TestAuthorizationHeader(t *testing.T) {
 			require.Equal(t, "token:ci", caller.String())
 			continue
 		}
-		var refused *Refusal
+		var refused *RefusalError
 		require.ErrorAs(t, err, &refused, "%.60q", c.headers)
 		require.Equal(t, c.cause, refused.Cause, "%.60q", c.headers)
 		require.Equal(t, Unauthenticated, refused.Kind)

@@ -206,14 +206,16 @@ const issuerRetry = time.Second
 // request, not by their text: fifty long ones would not fit into the headers that
 // gRPC carries a status in.
 func refusalStatus(err error, field func(i int) string) error {
-	var refused *auth.Refusal
+	var refused *auth.RefusalError
 	if !errors.As(err, &refused) {
 		return err
 	}
-	code, info := codes.Unauthenticated, &errdetails.ErrorInfo{Reason: "UNAUTHENTICATED", Domain: errorDomain,
-		Metadata: map[string]string{"cause": refused.Cause}}
+	var code codes.Code
+	info := &errdetails.ErrorInfo{Domain: errorDomain, Metadata: map[string]string{"cause": refused.Cause}}
 	details := []protoadapt.MessageV1{info}
 	switch refused.Kind {
+	case auth.Unauthenticated:
+		code, info.Reason = codes.Unauthenticated, "UNAUTHENTICATED"
 	case auth.Denied:
 		code, info.Reason = codes.PermissionDenied, "PERMISSION_DENIED"
 	case auth.Unavailable:

@@ -58,7 +58,7 @@ func (g *gate) run(ctx context.Context, every time.Duration, logger *slog.Logger
 	running.Wait()
 }
 
-// admit says who is calling; the error is an *auth.Refusal.
+// admit says who is calling; the error is an *auth.RefusalError.
 func (g *gate) admit(ctx context.Context, authorization []string) (auth.Caller, error) {
 	shown := auth.Credentials{Authorization: authorization}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -68,7 +68,7 @@ func (g *gate) admit(ctx context.Context, authorization []string) (auth.Caller, 
 	}
 	if g.tls != nil && shown.TLS != nil {
 		if clients := g.tls.Get().clients; clients != nil && !clients.StillTrust(shown.TLS.VerifiedChains) {
-			return auth.Caller{}, &auth.Refusal{Kind: auth.Unauthenticated, Cause: auth.CauseCertificateRefused,
+			return auth.Caller{}, &auth.RefusalError{Kind: auth.Unauthenticated, Cause: auth.CauseCertificateRefused,
 				Message: "the client certificate of this connection has expired, or its authority is trusted no more: connect with a new one"}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -159,8 +158,8 @@ func TestStrangersAreNotRead(t *testing.T) {
 		c, err := net.Dial("tcp", r.HTTPAddr().String())
 		require.NoError(t, err)
 		defer c.Close()
-		resp := sendRaw(t, c, "POST /v1/coordinators:find HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2000\r\nExpect: 100-continue\r\n\r\n")
-		require.Equal(t, 401, resp.StatusCode, "not 100")
+		got := sendRaw(t, c, "POST /v1/coordinators:find HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2000\r\nExpect: 100-continue\r\n\r\n")
+		require.Equal(t, 401, got.status, "not 100")
 	})
 	t.Run("REST, wrong query", func(t *testing.T) {
 		require.Equal(t, 401, r.overREST(t, "/v1/coordinators?topics=a").status)
@@ -452,7 +451,7 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 func BenchmarkRefusal(b *testing.B) {
 	cfg := DefaultConfig()
 	cfg.Auth.TokenFile = secretFile(b, "tokens", "ci:"+ciToken+"\nops:"+opsToken+"\n")
-	s, err := New(cfg, &fakeService{}, func() bool { return true }, slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	s, err := New(cfg, &fakeService{}, func() bool { return true }, slog.New(slog.DiscardHandler))
 	require.NoError(b, err)
 	defer s.drain.endStreams()
 	b.Run("REST", func(b *testing.B) {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -206,7 +205,7 @@ func (c *client) get(ctx context.Context, target string, headers ...string) (ans
 }
 
 // raw sends bytes to the REST port over TLS and reads what comes until the end.
-func (r *running) raw(t testing.TB, ca *authority, request string) *http.Response {
+func (r *running) raw(t testing.TB, ca *authority, request string) answer {
 	t.Helper()
 	c, err := tls.Dial("tcp", r.HTTPAddr().String(), &tls.Config{RootCAs: poolOf(ca), MinVersion: tls.VersionTLS12})
 	require.NoError(t, err)
@@ -214,15 +213,16 @@ func (r *running) raw(t testing.TB, ca *authority, request string) *http.Respons
 	return sendRaw(t, c, request)
 }
 
-func sendRaw(t testing.TB, c net.Conn, request string) *http.Response {
+// sendRaw sends bytes and reads one answer.
+func sendRaw(t testing.TB, c net.Conn, request string) answer {
 	t.Helper()
 	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
 	_, err := io.WriteString(c, request)
 	require.NoError(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return resp
+	return answer{resp.StatusCode, resp.Header, body}
 }
