@@ -133,11 +133,8 @@ func (a *Authenticator) Run(ctx context.Context, every time.Duration, logger *sl
 // file that cannot be used, an issuer that cannot be reached. nil is all well.
 func (a *Authenticator) Errors() map[string]error {
 	errs := map[string]error{}
-	if a.tokens != nil {
-		errs["auth.token-file"] = a.tokens.Status().Err
-	}
-	if a.policy != nil {
-		errs["auth.policy-file"] = a.policy.Status().Err
+	for _, v := range a.watched {
+		errs[v.Files()[0].Setting] = v.Status().Err
 	}
 	if a.jwts != nil {
 		errs["auth.oidc.issuer"] = a.jwts.keys.status()
