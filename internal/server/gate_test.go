@@ -175,7 +175,9 @@ func TestStrangersAreNotRead(t *testing.T) {
 		}
 	})
 	t.Run("gRPC, message that never comes", func(t *testing.T) {
-		stream, err := r.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		stream, err := r.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
 			coordsvcv1.CoordinatorService_GetCoordinator_FullMethodName)
 		require.NoError(t, err)
 		require.Equal(t, codes.Unauthenticated, status.Code(stream.RecvMsg(new(coordsvcv1.GetCoordinatorResponse))), "answered before a message was sent")
