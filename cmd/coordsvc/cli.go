@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -155,17 +156,19 @@ type settingsFlags struct {
 
 	Flags any `embed:""` // the struct that kong fills; flags reads it
 
-	flags *config.Flags
+	flags   *config.Flags
+	listens bool // the command opens the ports
 }
 
+// newSettingsFlags are the flags of some sections, or of all.
 func newSettingsFlags(sections ...string) settingsFlags {
 	flags := config.NewFlags(sections...)
-	return settingsFlags{Flags: flags.Fields(), flags: flags}
+	return settingsFlags{Flags: flags.Fields(), flags: flags, listens: len(sections) == 0 || slices.Contains(sections, "http")}
 }
 
 // load reads the settings. The error lists everything that is wrong with them.
 func (f *settingsFlags) load(inv *invocation, require ...string) (*config.Loaded, error) {
-	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Require: require})
+	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Listens: f.listens, Require: require})
 	if err == nil {
 		return loaded, nil
 	}

@@ -284,7 +284,7 @@ func TestMistakes(t *testing.T) {
 			want: `log.level (file FILE:2): "loud" is not one of debug, info, warn, error`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			sources := Sources{Environ: tc.env, Flags: parseFlags(t, table, tc.args...)}
+			sources := Sources{Environ: tc.env, Flags: parseFlags(t, table, tc.args...), Listens: true}
 			if tc.yaml != "" {
 				sources.File = writeFile(t, tc.yaml)
 			}
@@ -546,4 +546,9 @@ func requireLine(t *testing.T, origin Origin, lines int) {
 	line, err := parseInt(text)
 	require.NoError(t, err)
 	require.True(t, line >= 1 && line <= lines, "line %d of %d", line, lines)
+}
+
+func TestPortsOfOthersDoNotClashWithOnesOwn(t *testing.T) {
+	_, err := Load(Sources{Flags: parseFlags(t, table, "--admin-address=127.0.0.1:8080")})
+	require.NoError(t, err, "healthcheck asks a port and opens none")
 }
