@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 
@@ -33,7 +34,11 @@ func (c *configCmd) Run(inv *invocation) error {
 	if err := printSettings(inv.out, c.Output, loaded.Entries()); err != nil {
 		return err
 	}
-	return mistakes
+	if mistakes != nil {
+		return mistakes
+	}
+	_, _, err := brokerAuth(&loaded.Settings, slog.New(slog.DiscardHandler)) // are the files as serve wants them?
+	return err
 }
 
 func printSettings(w io.Writer, format string, entries []config.Entry) error {
@@ -81,12 +86,16 @@ func settingsJSON(w io.Writer, entries []config.Entry) error {
 // in it as a comment. Values are quoted as JSON strings, which YAML reads as they are.
 func settingsYAML(w io.Writer, entries []config.Entry) error {
 	var b strings.Builder
-	section := ""
+	var open []string // the sections around the line
 	for _, e := range entries {
-		if e.Section() != section {
-			section = e.Section()
-			b.WriteString(section + ":\n")
+		path := strings.Split(e.Path, ".")
+		sections, name := path[:len(path)-1], path[len(path)-1]
+		for i, section := range sections {
+			if i >= len(open) || open[i] != section {
+				b.WriteString(strings.Repeat("  ", i) + section + ":\n")
+			}
 		}
+		open = sections
 		comment := ""
 		if e.Value == "" || e.Value == config.Redacted {
 			comment = "# "
@@ -98,7 +107,7 @@ func settingsYAML(w io.Writer, entries []config.Entry) error {
 		if e.Type() == "boolean" || e.Type() == "integer" || e.Type() == "duration" {
 			value = []byte(e.Value)
 		}
-		fmt.Fprintf(&b, "  %s%s: %s # %s\n", comment, strings.TrimPrefix(e.Path, section+"."), value, displayText(e.Origin.String()))
+		fmt.Fprintf(&b, "%s%s%s: %s # %s\n", strings.Repeat("  ", len(sections)), comment, name, value, displayText(e.Origin.String()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

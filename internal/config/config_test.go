@@ -61,7 +61,7 @@ func TestTableIsWellFormed(t *testing.T) {
 		t.Run(s.Path, func(t *testing.T) {
 			require.True(t, sections[s.Section()], "the section is not in Sections")
 			require.NotEmpty(t, s.Type())
-			require.NotEqual(t, s.Required, s.Default != "", "either a default or required")
+			require.False(t, s.Required && s.Default != "", "required means that there is no default")
 			require.Equal(t, s.Default, s.format(&settings), "the default is printed as it is written")
 			require.True(t, strings.HasSuffix(s.Doc, "."), "documentation is whole sentences")
 			require.False(t, serviceLink.MatchString(s.Env()), "Kubernetes may set %s", s.Env())
@@ -74,7 +74,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 24)
+	require.Len(t, fields, 41)
 }
 
 func TestNames(t *testing.T) {
@@ -457,11 +457,11 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 24)
+	require.Len(t, entries, 41)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)
-	require.Equal(t, "1h", entries[7].Value)
+	require.Equal(t, "1h", entries[24].Value)
 	require.Equal(t, "coordsvc", entries[1].Value)
 	require.Equal(t, Origin{}, entries[1].Origin)
 	require.Panics(t, func() { loaded.Origin("kafka.broker") })
