@@ -37,8 +37,9 @@ type FindCoordinatorResponse struct {
 	ThrottleMillis int32
 	// Coordinators are exactly one below v4. From there on they should be one a
 	// key, in the order asked, repeated keys repeated; match them by key all the
-	// same. Their strings are parts of one copy of the whole answer: to keep one
-	// for long, clone it.
+	// same. Decode writes over the rows of the answer before, where there is room
+	// for the new ones: copy out what must outlast it. The strings are parts of one
+	// copy of the whole answer: to keep one for long, clone it.
 	Coordinators []Coordinator
 }
 
@@ -123,8 +124,8 @@ func (row *Coordinator) encodeRow(w *writer) {
 	w.tags()
 }
 
-// Decode fills the message from a body; see [Request]. It allocates twice,
-// however many rows there are.
+// Decode fills the message from a body; see [Request]. It allocates twice, however
+// many rows there are, and once where it can reuse the room of Coordinators.
 func (m *FindCoordinatorResponse) Decode(src []byte, v Version) error {
 	r := readBody(src, "FindCoordinatorResponse", APIKeyFindCoordinator, v)
 	var d FindCoordinatorResponse
@@ -135,18 +136,26 @@ func (m *FindCoordinatorResponse) Decode(src []byte, v Version) error {
 		d.Coordinators = make([]Coordinator, 1)
 		d.Coordinators[0].decodeSingle(&r, v)
 	} else {
-		d.Coordinators = decodeCoordinators(&r)
+		d.Coordinators = decodeCoordinators(&r, m.Coordinators)
 	}
 	r.tags()
 	return decoded(m, d, r.end())
 }
 
-func decodeCoordinators(r *reader) []Coordinator {
+// decodeCoordinators reads the rows into the room of old, where that is enough.
+func decodeCoordinators(r *reader, old []Coordinator) []Coordinator {
 	n := r.array("Coordinators", minCoordinator)
 	if n == 0 {
 		return nil
 	}
-	rows := make([]Coordinator, n)
+	if n < len(old) {
+		clear(old[n:]) // or it would keep older answers in memory
+	}
+	rows := old[:0]
+	if n > cap(rows) {
+		rows = make([]Coordinator, n)
+	}
+	rows = rows[:n]
 	r.enter("Coordinators")
 	for i := decodePlain(r, rows); i < n && r.err == nil; i += decodePlain(r, rows[i:]) {
 		r.at(i)
@@ -186,12 +195,14 @@ func decodePlain(r *reader, rows []Coordinator) int {
 		}
 		row := &rows[i]
 		row.Key = text[key+1 : key+k]
-		row.NodeID = int32(binary.BigEndian.Uint32(src[key+k:]))
 		row.Host = text[host+1 : host+h]
+		row.NodeID = int32(binary.BigEndian.Uint32(src[key+k:]))
 		row.Port = int32(binary.BigEndian.Uint32(src[host+h:]))
 		row.ErrorCode = ErrorCode(binary.BigEndian.Uint16(src[host+h+4:]))
-		if m > 1 { // else not even a pointer, for the garbage collector's sake
+		if m > 1 {
 			row.ErrorMessage = text[message+1 : tags]
+		} else if row.ErrorMessage != "" {
+			row.ErrorMessage = ""
 		}
 		key = tags + 1
 		plain++

@@ -227,8 +227,8 @@ func TestVersionOutside(t *testing.T) {
 	}
 }
 
-// withTags puts two tagged fields where the message has none: every zero byte at
-// a place where a struct ends. Only the very last one is known for certain.
+// withTags puts tagged fields at the end of the outermost struct, whose last byte
+// says that there are none.
 func withTags(encoded []byte, tags string) []byte {
 	return append(append([]byte(nil), encoded[:len(encoded)-1]...), tags...)
 }
@@ -236,7 +236,7 @@ func withTags(encoded []byte, tags string) []byte {
 func TestUnknownTaggedFieldsAreSkipped(t *testing.T) {
 	eachVersion(t, func(t *testing.T, m message, v Version) {
 		if !m.key.flexible(v) {
-			t.Skipf("v%d has no tagged fields", v)
+			return // no tagged fields
 		}
 		want, encoded := sample(t, m, v)
 		got := m.new()

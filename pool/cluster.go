@@ -106,7 +106,8 @@ func NewCluster(cfg Config) (*Cluster, error) {
 //   - Where none is connected it dials, one broker after the other, and fails with
 //     [Unreachable] (or with what all of them failed with, such as [NotKafka]) once
 //     all were tried. A broker that has just failed is not dialled again at once.
-//   - Where no reachable broker offers least it fails with [Unsupported].
+//   - Where no reachable broker offers least it fails with [Unsupported], unless one
+//     that did offer it, or that is being dialled, is not connected now: [Unreachable].
 //
 // It works before Start, with the bootstrap addresses only.
 func (c *Cluster) Acquire(ctx context.Context, least kafkawire.Version) (*Lease, error) {
@@ -382,15 +383,17 @@ func (c *Cluster) hopeFor(least kafkawire.Version, now int64) bool {
 func (c *Cluster) noneReachable(least kafkawire.Version) error {
 	var tried causes
 	var highest *broker
+	capable := false // whether one that is not connected now may well offer least
 	for _, b := range c.brokers {
 		switch {
 		case b.carries(least):
 			tried = append(tried, b.trouble())
+			capable = capable || b.dialing > 0 || b.negotiated && b.versions.findCoordinator >= least
 		case highest == nil || b.versions.findCoordinator > highest.versions.findCoordinator:
 			highest = b
 		}
 	}
-	if highest != nil {
+	if highest != nil && !capable {
 		return tooOld(highest.last.Load(), least)
 	}
 	e := &Error{Kind: tried.commonKind(), Op: "acquire", Err: fmt.Errorf("no broker is reachable: %w", tried)}
@@ -450,8 +453,8 @@ func (c *Cluster) runDial(b *broker) {
 		c.idle++
 		b.dialSucceeded()
 		c.expectRenewal(b.last.Load())
-		if c.discovery.failures > 0 {
-			c.discovery.due = 0
+		if c.discovery.starved {
+			c.discovery.starved, c.discovery.due = false, 0
 		}
 	case c.closed || b.removed:
 	default:
@@ -557,7 +560,7 @@ func (c *Cluster) lookupFailed(b *broker, cn *conn, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.punish(c.clock.now())
+	b.punish(c.clock.at(cn.since), c.clock.now())
 }
 
 // exchangeFailed draws the consequences of a failed exchange, and reports whether
@@ -576,6 +579,7 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	b.note(err)
+	b.log.Debug("exchange failed", "error", err.Error())
 	if kind == Unreachable {
 		c.reset(b, cn)
 	} else {

@@ -50,6 +50,7 @@ type learned struct {
 	mu    sync.Mutex
 	first kafkawire.Version // what to ask first
 	since time.Time         // zero: nothing is known
+	spoke time.Time         // when ApiVersions was last answered
 }
 
 // recall returns the version to ask first. Where nothing is known any more it is
@@ -69,6 +70,21 @@ func (l *learned) keep(first kafkawire.Version) {
 	l.first, l.since = first, time.Now()
 }
 
+// heard notes that ApiVersions was answered.
+func (l *learned) heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spoke = time.Now()
+}
+
+// spokeLately reports whether the endpoint has answered ApiVersions, so that a close
+// or a silence now has another reason than a broker that does not know it.
+func (l *learned) spokeLately() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.spoke.IsZero() && time.Since(l.spoke) <= learnedFor
+}
+
 func (l *learned) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +102,8 @@ func (l *learned) forget() {
 //
 // That is three dials at most. Only an endpoint of which nothing is known walks
 // down; a close or a silence where more is known fails at once, and a close has it
-// forgotten.
+// forgotten. One that answered ApiVersions within ten minutes is not taken for a
+// broker without: it would be asked for groups alone, though it is only restarting.
 type negotiation struct {
 	e       *endpoint
 	highest kafkawire.Version
@@ -108,10 +125,13 @@ func (n *negotiation) run(ctx context.Context) (*conn, error) {
 			if !known {
 				n.e.learned.keep(answered)
 			}
+			if answered != noAPIVersions {
+				n.e.learned.heard()
+			}
 			return c, nil
 		}
 		again := n.mayBeOld(c, err)
-		if !again || known || ask == n.lowest() {
+		if !again || known || ask == n.lowest() || ask == 0 && n.e.learned.spokeLately() {
 			if again && KindOf(err) == Unreachable {
 				n.e.learned.forget()
 			}

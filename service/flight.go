@@ -244,7 +244,9 @@ func exchangeFailure(err error, addr string, patience time.Duration) *LookupErro
 	case kind == pool.Timeout:
 		return failure(ReasonDeadlineExceeded, fmt.Sprintf("%s did not answer within %v", addr, patience.Round(time.Millisecond)))
 	case kind != 0:
-		return failure(reasonOf(kind), err.Error())
+		lost := failure(reasonOf(kind), err.Error())
+		lost.elsewhere = kind == pool.NotKafka // it did speak Kafka, so it fell ill since
+		return lost
 	}
 	if errors.Is(err, context.Canceled) {
 		return failure(ReasonShuttingDown, "")
@@ -259,7 +261,7 @@ func (q *queue) land(asks []*ask, results []Result) (retries []*ask) {
 	q.flights--
 	for i, a := range asks {
 		r := results[i]
-		if r.Err == nil || !r.Err.Retriable || r.Err.Reason == ReasonShuttingDown {
+		if r.Err == nil || !r.Err.Retriable && !r.Err.elsewhere || r.Err.Reason == ReasonShuttingDown {
 			a.settle(r)
 			continue
 		}

@@ -33,6 +33,9 @@ type LookupError struct {
 	// Detail is what was seen: the error of the connection, or the text that the
 	// broker sent where it says anything.
 	Detail string
+	// elsewhere says that the failure is that of one broker, met while others may do
+	// better: the Finder asks again although the reason is final.
+	elsewhere bool
 }
 
 func failure(r Reason, detail string) *LookupError {
