@@ -514,6 +514,8 @@ func (c *Cluster) mustRetire(b *broker, cn *conn, now int64) retirement {
 		return retiredRemoved
 	case cn.epoch != b.epoch.Load():
 		return retiredReset
+	case cn.doubted:
+		return retiredSession
 	case now > cn.expires:
 		return retiredLifetime
 	default:

@@ -33,6 +33,7 @@ type conn struct {
 	session  atomic.Pointer[session] // nil: not authenticated
 
 	certified bool // a client certificate is offered
+	doubted   bool // the broker may take the session for ended
 	onClose   func(*conn)
 
 	timeout  time.Duration // for each answer

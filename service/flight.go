@@ -111,7 +111,7 @@ func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration)
 		results, err = q.exchangeSingles(ctx, lease, asks, v)
 	}
 	if err == nil {
-		return results, false
+		return results, doubtRefusals(lease, results)
 	}
 	lost := Result{Err: exchangeFailure(err, lease.Addr(), patience), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(asks)-len(results))...)
