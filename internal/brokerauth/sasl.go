@@ -49,7 +49,12 @@ type credential = func(context.Context) (string, error)
 func credentialOf(s *config.KafkaSASL, logger *slog.Logger) (credential, error) {
 	switch {
 	case s.OAuth.TokenEndpointURL != "":
-		return newTokens(&s.OAuth, logger)
+		secret, err := secretOf(s.OAuth.ClientSecret,
+			reload.File{Setting: "kafka.sasl.oauth.client-secret-file", Path: s.OAuth.ClientSecretFile}, logger)
+		if err != nil {
+			return nil, err
+		}
+		return newTokens(&s.OAuth, secret, logger).current, nil
 	case s.TokenFile != "":
 		return secretFile(reload.File{Setting: "kafka.sasl.token-file", Path: s.TokenFile}, strings.TrimSpace, logger)
 	default:

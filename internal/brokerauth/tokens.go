@@ -14,7 +14,6 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/coordsvc/coordsvc/internal/config"
-	"github.com/coordsvc/coordsvc/internal/reload"
 )
 
 const (
@@ -40,12 +39,7 @@ type tokens struct {
 	freshTo time.Time
 }
 
-func newTokens(settings *config.KafkaOAuth, logger *slog.Logger) (credential, error) {
-	secret, err := secretOf(settings.ClientSecret,
-		reload.File{Setting: "kafka.sasl.oauth.client-secret-file", Path: settings.ClientSecretFile}, logger)
-	if err != nil {
-		return nil, err
-	}
+func newTokens(settings *config.KafkaOAuth, secret credential, logger *slog.Logger) *tokens {
 	if endpoint, err := url.Parse(settings.TokenEndpointURL); err == nil && endpoint.Scheme == "http" {
 		logger.Warn("the client's secret goes over the network as it is: kafka.sasl.oauth.token-endpoint-url begins with http://")
 	}
@@ -60,7 +54,7 @@ func newTokens(settings *config.KafkaOAuth, logger *slog.Logger) (credential, er
 		},
 	}
 	t.turn <- struct{}{}
-	return t.current, nil
+	return t
 }
 
 // current is a token with some life left. While one is fetched the others wait.
