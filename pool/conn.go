@@ -33,6 +33,7 @@ type conn struct {
 	session  atomic.Pointer[session] // nil: not authenticated
 
 	certified bool // a client certificate is offered
+	served    bool // anything but ApiVersions was answered
 	doubted   bool // the broker may take the session for ended
 	onClose   func(*conn)
 
@@ -216,6 +217,7 @@ func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, al
 	if err := resp.Decode(body, v); err != nil {
 		return c.fail(InvalidAnswer, key, v, err)
 	}
+	c.served = c.served || key != kafkawire.APIKeyAPIVersions
 	return nil
 }
 
@@ -266,10 +268,19 @@ func (c *conn) lost(key kafkawire.APIKey, v kafkawire.Version, err error) error 
 	case errors.Is(err, net.ErrClosed):
 		return c.fail(Closed, key, v, errors.New("the pool was closed"))
 	case errors.Is(err, io.EOF):
-		return c.fail(Unreachable, key, v, fmt.Errorf("the broker closed the connection instead of answering%s", c.partly()))
+		return c.fail(Unreachable, key, v, fmt.Errorf("the broker closed the connection instead of answering%s%s", c.partly(), c.stranger(key)))
 	default:
 		return c.fail(Unreachable, key, v, ioCause(c.addr, err))
 	}
+}
+
+// stranger says what a close may mean where the broker has never served the connection.
+func (c *conn) stranger(key kafkawire.APIKey) string {
+	asked := key == kafkawire.APIKeyFindCoordinator || key == kafkawire.APIKeyMetadata
+	if !asked || c.served || c.versions.assumed || c.session.Load() != nil || c.in.buffered() > 0 {
+		return ""
+	}
+	return " (a listener that wants SASL does so; kafka.sasl.mechanism sets it)"
 }
 
 // partly says how much of an answer has come.

@@ -122,8 +122,8 @@ func alertName(record []byte) string {
 	if len(record) <= description {
 		return ""
 	}
-	names := map[byte]string{10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow", 40: "handshake_failure",
-		47: "illegal_parameter", 50: "decode_error", 70: "protocol_version", 80: "internal_error"}
+	names := map[byte]string{0: "close_notify", 10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow", 40: "handshake_failure",
+		47: "illegal_parameter", 50: "decode_error", 70: "protocol_version", 80: "internal_error", 90: "user_canceled"}
 	if name, ok := names[record[description]]; ok {
 		return " (" + name + ")"
 	}

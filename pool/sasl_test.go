@@ -173,6 +173,16 @@ func TestSecretsInWhatABrokerSays(t *testing.T) {
 	require.Empty(t, s.words(""))
 }
 
+// Kafka closes on the first request of a connection that has not authenticated.
+func TestListenerThatWantsSASL(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.RequireSASL(&kafkatest.SASL{})
+		_, err := use(t.Context(), newCluster(t, network, kafkatest.Addrs(stub)), "group")
+		requireKind(t, err, Unreachable, "a listener that wants SASL does so", "kafka.sasl.mechanism")
+	})
+}
+
 // A listener without SASL, and a broker without the API.
 func TestListenersWithoutSASL(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {
@@ -492,16 +502,13 @@ func TestTLSRefusals(t *testing.T) {
 			TLSFailed, []string{`not for the name "127.0.0.1"`, "it is for elsewhere", "kafka.tls.server-name"}},
 		"no client certificate":      {wants(good), trusting, TLSFailed, []string{"wants a client certificate", "kafka.tls.cert-file"}},
 		"client certificate refused": {wants(good), &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{stranger}}, TLSFailed, []string{"certificate"}},
-		"plaintext to TLS":           {wants(good), nil, NotKafka, []string{"the listener wants TLS", "kafka.tls.enabled"}},
 		"old version": {&tls.Config{Certificates: []tls.Certificate{good.Pair(t)}, MaxVersion: tls.VersionTLS12}, &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS13},
 			TLSFailed, []string{"protocol version"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stub := kafkatest.NewStub(t, kafkatest.StubConfig{TLS: test.stub})
 			c := newCluster(t, nil, kafkatest.Addrs(stub), func(cfg *Config) {
-				if test.client != nil {
-					cfg.TLS = func() *tls.Config { return test.client }
-				}
+				cfg.TLS = func() *tls.Config { return test.client }
 			})
 			_, err := c.Acquire(t.Context(), 0)
 			requireKind(t, err, test.kind, test.says...)
