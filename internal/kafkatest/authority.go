@@ -91,6 +91,16 @@ func (a *Authority) IssueUntil(end time.Time, name string, hosts ...string) Cert
 	return Certificate{CertPEM: slices.Concat(pemOf("CERTIFICATE", der), a.PEM), KeyPEM: pemOf("PRIVATE KEY", keyDER)}
 }
 
+// Server is what a listener with a new certificate for those hosts secures its
+// connections with. Client certificates are checked where they are given.
+func (a *Authority) Server(t testing.TB, hosts ...string) *tls.Config {
+	t.Helper()
+	return &tls.Config{
+		Certificates: []tls.Certificate{a.Issue("server", hosts...).Pair(t)},
+		ClientCAs:    a.Pool(), ClientAuth: tls.VerifyClientCertIfGiven,
+	}
+}
+
 // PEM is the key and then the certificate with its chain, as Kafka's keystores of
 // type PEM want them.
 func (c Certificate) PEM() []byte { return slices.Concat(c.KeyPEM, c.CertPEM) }
