@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,7 @@ func TestMechanisms(t *testing.T) {
 						_, err := use(t.Context(), c, "group")
 						require.NoError(t, err)
 					}
+					synctest.Wait()
 					require.Empty(t, sasl.Violations())
 					require.Equal(t, mechanism, c.Brokers()[0].Mechanism)
 					require.Nil(t, c.Brokers()[0].RenewIn)

@@ -45,8 +45,8 @@ var scramHashes = map[int8]func(password string, salt []byte, iterations int) []
 	},
 }
 
-func derive[H hash.Hash](new func() H, password string, salt []byte, iterations int) []byte {
-	key, err := pbkdf2.Key(new, password, salt, iterations, new().Size())
+func derive[H hash.Hash](newHash func() H, password string, salt []byte, iterations int) []byte {
+	key, err := pbkdf2.Key(newHash, password, salt, iterations, newHash().Size())
 	if err != nil {
 		panic(err)
 	}
@@ -73,20 +73,23 @@ const (
 func startSecured(t *testing.T, version string, oidc *oidctest.Server) *secured {
 	t.Helper()
 	s := &secured{dir: t.TempDir(), authority: kafkatest.NewAuthority(t, "coordsvc test authority")}
-	ca := s.write(t, "ca.pem", s.authority.PEM)
-	broker := s.write(t, "broker.pem", s.authority.Issue("broker", "localhost", "127.0.0.1", "kafka.test").PEM())
-	elsewhere := s.write(t, "elsewhere.pem", s.authority.Issue("broker", "elsewhere.test").PEM())
-	expired := s.write(t, "expired.pem", s.authority.IssueUntil(time.Now().Add(-time.Hour), "broker", "127.0.0.1").PEM())
+	s.write(t, "ca.pem", s.authority.PEM)
+	broker := s.authority.Issue("broker", "localhost", "127.0.0.1")
+	elsewhere := s.authority.Issue("broker", "elsewhere.test")
+	expired := s.authority.IssueUntil(time.Now().Add(-time.Hour), "broker", "127.0.0.1")
 
 	properties := map[string]string{"connections.max.reauth.ms": fmt.Sprint(reauthEvery.Milliseconds())}
 	listeners := []kafkatest.Listener{
 		{Name: "TLS", Protocol: "SSL"}, {Name: "MTLS", Protocol: "SSL"}, {Name: "EXPIRED", Protocol: "SSL"}, {Name: "ELSEWHERE", Protocol: "SSL"},
 		{Name: "SASL", Protocol: "SASL_PLAINTEXT"}, {Name: "SECURE", Protocol: "SASL_SSL"},
 	}
-	for name, keystore := range map[string]string{"tls": broker, "mtls": broker, "expired": expired, "elsewhere": elsewhere, "secure": broker} {
+	for name, certificate := range map[string]kafkatest.Certificate{"tls": broker, "mtls": broker, "expired": expired, "elsewhere": elsewhere, "secure": broker} {
 		prefix := "listener.name." + name + ".ssl."
-		properties[prefix+"keystore.type"], properties[prefix+"keystore.location"] = pemType, keystore
-		properties[prefix+"truststore.type"], properties[prefix+"truststore.location"] = pemType, ca
+		// In the settings themselves, for Kafka 2.8 wants keys in files to be encrypted.
+		properties[prefix+"keystore.type"], properties[prefix+"truststore.type"] = pemType, pemType
+		properties[prefix+"keystore.key"] = string(certificate.KeyPEM)
+		properties[prefix+"keystore.certificate.chain"] = string(certificate.CertPEM)
+		properties[prefix+"truststore.certificates"] = string(s.authority.PEM)
 	}
 	properties["listener.name.mtls.ssl.client.auth"] = "required"
 	scram := saslPackage + "scram.ScramLoginModule required;"
@@ -151,7 +154,7 @@ func (s *secured) ask(t *testing.T) *kgo.Client {
 
 func (s *secured) addScramUser(t *testing.T, name, password string) {
 	t.Helper()
-	const iterations = 4096
+	const iterations = 8192
 	request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	for mechanism, hash := range scramHashes {
 		u := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
@@ -162,7 +165,10 @@ func (s *secured) addScramUser(t *testing.T, name, password string) {
 	answer, err := request.RequestWith(t.Context(), s.ask(t))
 	require.NoError(t, err)
 	for _, result := range answer.Results {
-		require.Zero(t, result.ErrorCode, "%v", result.ErrorMessage)
+		if result.ErrorMessage != nil {
+			t.Log(*result.ErrorMessage)
+		}
+		require.Zero(t, result.ErrorCode)
 	}
 	time.Sleep(200 * time.Millisecond) // the broker learns of it by its metadata log, or from ZooKeeper
 }
@@ -178,7 +184,7 @@ func (s *secured) deny(t *testing.T, principal, group string) {
 	request.Creations = append(request.Creations, acl)
 	answer, err := request.RequestWith(t.Context(), s.ask(t))
 	require.NoError(t, err)
-	require.Zero(t, answer.Results[0].ErrorCode, "%v", answer.Results[0].ErrorMessage)
+	require.Zero(t, answer.Results[0].ErrorCode)
 	time.Sleep(200 * time.Millisecond)
 }
 
@@ -319,6 +325,8 @@ func refusedLookups(t *testing.T, s *secured) {
 	}
 }
 
+func groups(keys ...string) question { return question{keyType: coordsvcv1.KeyType_GROUP, keys: keys} }
+
 func firstLineWith(text, prefix string) string {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, prefix) {
@@ -337,11 +345,11 @@ func certificateReplaced(t *testing.T, s *secured) {
 	cert, key := write(kafkatest.NewAuthority(t, "stranger").Issue("coordsvc"))
 	p := serve(t, s.BootstrapOf("MTLS"), "--kafka-tls-enabled", "--kafka-tls-ca-file", filepath.Join(s.dir, "ca.pem"),
 		"--kafka-tls-cert-file", cert, "--kafka-tls-key-file", key)
-	status, _, body := getOne(t, p, "GROUP", "orders")
+	status, _, body := getOne(t, p, groups("orders"))
 	require.Equal(t, http.StatusServiceUnavailable, status, body)
 	write(s.authority.Issue("coordsvc"))
 	p.ready(t)
-	status, _, body = getOne(t, p, "GROUP", "orders")
+	status, _, body = getOne(t, p, groups("orders"))
 	require.Equal(t, http.StatusOK, status, body)
 	require.Contains(t, p.logged(), "changed files are in use")
 }
@@ -383,7 +391,7 @@ func reauthentication(t *testing.T, s *secured) {
 		for caller := range 8 {
 			callers.Go(func() {
 				for n := 0; time.Now().Before(end); n++ {
-					rows := ask(t, coordsvcv1.KeyType_GROUP, kafkatest.WellFormedKeys(0, fmt.Sprintf("%d-%d", caller, n), 20))
+					rows := ask(t, groups(kafkatest.WellFormedKeys(0, fmt.Sprintf("%d-%d", caller, n), 20)...))
 					asked.Add(int64(len(rows)))
 					for _, r := range rows {
 						if r.Reason != "" {
@@ -409,11 +417,11 @@ func deniedGroup(t *testing.T, s *secured) {
 	s.deny(t, "User:alice", "secret-group")
 	p := serve(t, s.BootstrapOf("SASL"), "--kafka-sasl-mechanism", "SCRAM-SHA-256", "--kafka-sasl-username", "alice", "--kafka-sasl-password", alicePassword)
 	p.ready(t)
-	rows := askers(t, p, nil)[0].ask(t, coordsvcv1.KeyType_GROUP, []string{"orders", "secret-group", "payments"})
+	rows := askers(t, p, nil)[0].ask(t, groups("orders", "secret-group", "payments"))
 	require.Empty(t, rows[0].Reason)
 	require.Equal(t, "GROUP_AUTHORIZATION_FAILED", rows[1].Reason)
 	require.Empty(t, rows[2].Reason)
-	status, _, body := getOne(t, p, "GROUP", "secret-group")
+	status, _, body := getOne(t, p, groups("secret-group"))
 	require.Equal(t, http.StatusForbidden, status)
 	require.Contains(t, body, "DESCRIBE on GROUP")
 	require.Contains(t, body, "secret-group")

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,12 +139,14 @@ func TestWarnings(t *testing.T) {
 
 func TestSecretFiles(t *testing.T) {
 	f := newFolder(t)
-	for content, want := range map[string]string{"hunter2": "hunter2", "hunter2\n": "hunter2", "hunter2\r\n": "hunter2", " hunter2 \n": " hunter2 "} {
-		sasl, err := SASL(config.KafkaSASL{Mechanism: "PLAIN", Username: "a", PasswordFile: f.write("password", []byte(content))}, true, slog.Default())
+	for _, test := range []struct{ content, want string }{
+		{"hunter2", "hunter2"}, {"hunter2\n", "hunter2"}, {"hunter2\r\n", "hunter2"}, {" hunter2 \n", " hunter2 "},
+	} {
+		sasl, err := SASL(config.KafkaSASL{Mechanism: "PLAIN", Username: "a", PasswordFile: f.write("password", []byte(test.content))}, true, slog.Default())
 		require.NoError(t, err)
 		got, err := sasl.Credential(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, want, got)
+		require.Equal(t, test.want, got)
 	}
 	for content, says := range map[string]string{"": "it is empty", "\n": "it is empty", "hunter2\nhunter3\n": "more than one line", "a\x00b": "control character"} {
 		_, err := SASL(config.KafkaSASL{Mechanism: "PLAIN", Username: "a", PasswordFile: f.write("password", []byte(content))}, true, slog.Default())
@@ -209,11 +212,11 @@ func TestTokensOfAProvider(t *testing.T) {
 }
 
 func TestTokensAreKeptWhileTheEndpointFails(t *testing.T) {
-	var broken bool
-	var asked int
+	var broken atomic.Bool
+	var asked atomic.Int64
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		if broken {
+		asked.Add(1)
+		if broken.Load() {
 			http.Error(w, r.Header.Get("Authorization")+" is out of order hunter2", http.StatusServiceUnavailable)
 			return
 		}
@@ -230,7 +233,7 @@ func TestTokensAreKeptWhileTheEndpointFails(t *testing.T) {
 	require.Equal(t, "one", token)
 	require.WithinDuration(t, now.Add(80*time.Second), tokens.freshTo, 2*time.Second)
 
-	broken = true
+	broken.Store(true)
 	tokens.freshTo = now
 	token, err = tokens.current(t.Context())
 	require.NoError(t, err, "it has 20 s left")
@@ -240,7 +243,7 @@ func TestTokensAreKeptWhileTheEndpointFails(t *testing.T) {
 	_, err = tokens.current(t.Context())
 	require.ErrorContains(t, err, "it answered 503 Service Unavailable; check kafka.sasl.oauth.*")
 	require.NotContains(t, err.Error()+log.String(), "hunter2")
-	require.Greater(t, asked, 2)
+	require.Greater(t, asked.Load(), int64(2))
 }
 
 func startTokens(t *testing.T, settings *config.KafkaOAuth, logger *slog.Logger) *tokens {

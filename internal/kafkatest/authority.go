@@ -101,10 +101,6 @@ func (a *Authority) Server(t testing.TB, hosts ...string) *tls.Config {
 	}
 }
 
-// PEM is the key and then the certificate with its chain, as Kafka's keystores of
-// type PEM want them.
-func (c Certificate) PEM() []byte { return slices.Concat(c.KeyPEM, c.CertPEM) }
-
 // Pair is the certificate for package tls.
 func (c Certificate) Pair(t testing.TB) tls.Certificate {
 	t.Helper()
