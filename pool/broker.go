@@ -19,11 +19,12 @@ const (
 	// backoffCap, each moved by up to a fifth either way.
 	backoffBase = 100 * time.Millisecond
 	backoffCap  = time.Second
-	// Where the broker refused who we are, that is doubled from refusedBase to
-	// refusedCap: it heals only when somebody changes something, and many wrong
+	// Where TLS or the authentication failed, that is doubled from refusedBase to a cap
+	// of their own: it heals only when somebody changes something, and many wrong
 	// passwords can lock an account.
 	refusedBase = time.Second
-	refusedCap  = 30 * time.Second
+	tlsCap      = 5 * time.Second
+	saslCap     = 30 * time.Second
 	// stallAfter is how long a broker may owe an answer before others are preferred.
 	// It is far below any request timeout, so that a paused broker is avoided before
 	// the first caller has given it up.
@@ -160,8 +161,11 @@ func (b *broker) dialFailed(err error, now int64) {
 	b.note(err)
 	b.failures++
 	pause := doubled(backoffBase, b.failures, backoffCap)
-	if kind := KindOf(err); kind == SASLFailed || kind == TLSFailed {
-		pause = doubled(refusedBase, b.failures, refusedCap)
+	switch KindOf(err) {
+	case TLSFailed:
+		pause = doubled(refusedBase, b.failures, tlsCap)
+	case SASLFailed:
+		pause = doubled(refusedBase, b.failures, saslCap)
 	}
 	b.retryAt = now + int64(jittered(pause))
 	if b.open() == 0 { // else it serves, and only refuses more connections

@@ -248,7 +248,19 @@ func (n *negotiation) verdict(err error) error {
 		return err
 	}
 	return &Error{Kind: KindOf(err), Addr: n.e.addr, Op: "negotiate",
-		Err: fmt.Errorf("%w (a listener that wants TLS or SASL may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)))}
+		Err: fmt.Errorf("%w (a listener that wants %s may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)), n.e.missing())}
+}
+
+// missing is what a listener may want that the endpoint has not.
+func (e *endpoint) missing() string {
+	switch {
+	case e.cfg.TLS == nil:
+		return "TLS or SASL"
+	case e.sasl == nil:
+		return "a client certificate or SASL"
+	default:
+		return "a client certificate"
+	}
 }
 
 // adopt takes the versions from the broker's list.

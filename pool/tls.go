@@ -114,12 +114,12 @@ func certificateNames(cert *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// isAlert recognises an alert of the peer. Where it refuses our certificate, one
-// comes after the handshake in TLS 1.3, in place of the first answer. Package tls
-// has no name for its type.
+// isAlert recognises an alert of the peer, and what is no TLS any more. Package tls has
+// no name for their type. Where a broker refuses our certificate, or misses one, that
+// comes after the handshake in TLS 1.3, in place of the first answer.
 func isAlert(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "remote error"
+	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
 func alertTrouble(err error, certified bool) error {
@@ -127,6 +127,12 @@ func alertTrouble(err error, certified bool) error {
 	errors.As(err, &op)
 	text := op.Err.Error()
 	switch {
+	case op.Op == "local error" && !certified:
+		// Java 17 encrypts the alert by which it asks for a certificate with keys that it
+		// has announced to be over.
+		return fmt.Errorf("what the broker sends after the TLS handshake cannot be read, as where it wants a client certificate; is kafka.tls.cert-file missing? (%w)", op.Err)
+	case op.Op == "local error":
+		return fmt.Errorf("what the broker sends after the TLS handshake cannot be read, as where it refuses our certificate, that of kafka.tls.cert-file: %w", op.Err)
 	case !strings.Contains(text, "certificate") && !strings.Contains(text, "access denied"):
 		return fmt.Errorf("the broker ended TLS with an alert: %w", op.Err)
 	case certified:
