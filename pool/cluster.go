@@ -593,6 +593,17 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	return true
 }
 
+// sessionLost draws the consequences of a connection that is whole, but not
+// authenticated for the broker any more.
+func (c *Cluster) sessionLost(b *broker, cn *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.note(cn.broken)
+	c.reset(b, cn)
+	c.settle()
+	c.wake()
+}
+
 // reset gives up the idle connections of a broker that has lost one, and those in
 // use once they come back: most likely all are lost, and trying them one by one
 // would fail one caller each. c.mu is held.

@@ -158,8 +158,12 @@ func (n *negotiation) lowest() kafkawire.Version {
 }
 
 // mayBeOld reports whether the connection met what brokers do that do not know the
-// request: a close, or silence. A part of an answer is neither.
+// request: a close, or silence. A part of an answer is neither, and nor is a code.
 func (n *negotiation) mayBeOld(c *conn, err error) bool {
+	var code *codeError
+	if errors.As(err, &code) {
+		return false
+	}
 	kind := KindOf(err)
 	return (kind == Unreachable || kind == Timeout) && c.in.buffered() == 0
 }
@@ -189,7 +193,9 @@ func (n *negotiation) ask(ctx context.Context, c *conn, first kafkawire.Version,
 		case resp.ErrorCode == kafkawire.ErrUnsupportedVersion && asked > 0:
 			asked = lowerVersion(&resp, asked)
 		default:
-			return asked, c.fail(kindOfCode(resp.ErrorCode), kafkawire.APIKeyAPIVersions, asked, &codeError{resp.ErrorCode})
+			c.broken = &Error{Kind: kindOfCode(resp.ErrorCode), Addr: c.addr, Op: fmt.Sprintf("%s v%d", kafkawire.APIKeyAPIVersions, asked),
+				Have: noVersions, Want: kafkawire.Supported(kafkawire.APIKeyFindCoordinator), Err: &codeError{resp.ErrorCode}}
+			return asked, c.broken
 		}
 	}
 }
@@ -244,10 +250,11 @@ func (n *negotiation) hangUp() {
 
 // verdict is err, with what was met before it.
 func (n *negotiation) verdict(err error) error {
-	if len(n.met) == 0 || KindOf(err) == 0 {
+	var last *Error
+	if len(n.met) == 0 || !errors.As(err, &last) {
 		return err
 	}
-	return &Error{Kind: KindOf(err), Addr: n.e.addr, Op: "negotiate",
+	return &Error{Kind: last.Kind, Addr: n.e.addr, Op: "negotiate", Have: last.Have, Want: last.Want,
 		Err: fmt.Errorf("%w (a listener that wants %s may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)), n.e.missing())}
 }
 
@@ -263,13 +270,15 @@ func (e *endpoint) missing() string {
 	}
 }
 
+// noVersions is what a broker offers of an API that it does not have.
+var noVersions = kafkawire.VersionRange{Min: -1, Max: -1}
+
 // adopt takes the versions from the broker's list.
 func (c *conn) adopt(list *kafkawire.APIVersionsResponse, answered kafkawire.Version) error {
 	theirs, ok := list.Range(kafkawire.APIKeyFindCoordinator)
 	ours := kafkawire.Supported(kafkawire.APIKeyFindCoordinator)
-	none := kafkawire.VersionRange{Min: -1, Max: -1}
 	if !ok {
-		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: none, Want: ours,
+		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: noVersions, Want: ours,
 			Err: errors.New("it offers no FindCoordinator: is this a KRaft controller's port, or a proxy's?")}
 		return c.broken
 	}

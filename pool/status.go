@@ -40,17 +40,16 @@ type BrokerError struct {
 	err     error
 }
 
-// Brokers describes the brokers that are in use. A bootstrap address that stands for
-// none of the discovered ones is left out unless connections to it are open.
+// Brokers describes the brokers that are known: those discovered, and the bootstrap
+// addresses that are not among them. Such an address may stand for a discovered broker
+// under another name; it is used only while no discovered broker can be reached.
 func (c *Cluster) Brokers() []BrokerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	all := make([]BrokerStatus, 0, len(c.brokers))
 	for _, b := range c.brokers {
-		if b.discovered || c.discovered == 0 || b.open() > 0 {
-			all = append(all, b.status(now))
-		}
+		all = append(all, b.status(now))
 	}
 	return all
 }

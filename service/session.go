@@ -16,7 +16,7 @@ func doubtRefusals(lease *pool.Lease, results []Result) bool {
 	doubted := false
 	for i := range results {
 		if e := results[i].Err; e != nil && e.Kafka && isRefusal(e.Code) {
-			e.elsewhere = true
+			e.doubted = true
 			doubted = true
 		}
 	}

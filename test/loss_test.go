@@ -155,7 +155,7 @@ type witnesses struct {
 	calls      int
 	odd        []oddAnswer
 	slow       [lossCallers][]slowCall // calls that took longer than slow, since forget
-	slowest    time.Duration          // since forget
+	slowest    time.Duration           // since forget
 	answeredBy map[string]time.Time
 }
 

@@ -29,15 +29,15 @@ func TestWrongFilesForBrokers(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{[]string{"--kafka-tls-enabled", "--kafka-tls-ca-file", missing}, "kafka.tls.ca-file: " + missing + ": cannot be read: no such file or directory"},
+		{[]string{"--kafka-tls-enabled", "--kafka-tls-ca-file", missing}, "kafka.tls.ca-file (flag --kafka-tls-ca-file): " + missing + ": cannot be read: no such file or directory"},
 		{[]string{"--kafka-tls-enabled", "--kafka-tls-cert-file", cert, "--kafka-tls-key-file", key},
-			"kafka.tls.key-file: " + key + ": it is not the key of the certificate in " + cert + " (kafka.tls.cert-file): tls: private key does not match public key"},
+			"kafka.tls.key-file (flag --kafka-tls-key-file): " + key + ": it is not the key of the certificate in " + cert + " (kafka.tls.cert-file): tls: private key does not match public key"},
 		{[]string{"--kafka-sasl-mechanism", "PLAIN", "--kafka-sasl-username", "a", "--kafka-sasl-password-file", empty},
-			"kafka.sasl.password-file: " + empty + ": it is empty"},
-		{[]string{"--kafka-sasl-mechanism", "OAUTHBEARER", "--kafka-sasl-token-file", dir}, "kafka.sasl.token-file: " + dir + ": is not a file"},
+			"kafka.sasl.password-file (flag --kafka-sasl-password-file): " + empty + ": it is empty"},
+		{[]string{"--kafka-sasl-mechanism", "OAUTHBEARER", "--kafka-sasl-token-file", dir}, "kafka.sasl.token-file (flag --kafka-sasl-token-file): " + dir + ": is not a file"},
 		{[]string{"--kafka-sasl-mechanism", "OAUTHBEARER", "--kafka-sasl-oauth-token-endpoint-url", "https://login.example/token",
 			"--kafka-sasl-oauth-client-id", "a", "--kafka-sasl-oauth-client-secret-file", missing},
-			"kafka.sasl.oauth.client-secret-file: " + missing + ": cannot be read: no such file or directory"},
+			"kafka.sasl.oauth.client-secret-file (flag --kafka-sasl-oauth-client-secret-file): " + missing + ": cannot be read: no such file or directory"},
 	} {
 		for _, command := range []string{"serve", "lookup", "config"} {
 			args := append([]string{command, "--kafka-brokers", stub.Addr()}, tc.flags...)

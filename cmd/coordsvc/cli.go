@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -79,6 +80,11 @@ func run(ctx context.Context, args []string, std streams, environ []string) int 
 	)
 	if err != nil {
 		panic("coordsvc: the command line is not well-formed: " + err.Error())
+	}
+	for i, arg := range args {
+		if !utf8.ValidString(arg) {
+			return inv.fail(failf(exitUsage, "argument %d, %q, is not UTF-8: Kafka's ids are UTF-8 text", i, arg))
+		}
 	}
 	parsed, err := app.Parse(argumentsLast(app.Model, args[1:]))
 	if printed {

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/coordsvc/coordsvc/internal/config"
+	"github.com/coordsvc/coordsvc/internal/server"
 )
 
 type configCmd struct {
@@ -37,8 +38,11 @@ func (c *configCmd) Run(inv *invocation) error {
 	if mistakes != nil {
 		return mistakes
 	}
-	_, _, err := brokerAuth(&loaded.Settings, slog.New(slog.DiscardHandler)) // are the files as serve wants them?
-	return err
+	if err := named(server.CheckFiles(serverConfig(&loaded.Settings)), loaded); err != nil {
+		return err
+	}
+	_, _, err := brokerAuth(&loaded.Settings, slog.New(slog.DiscardHandler))
+	return named(err, loaded)
 }
 
 func printSettings(w io.Writer, format string, entries []config.Entry) error {
@@ -86,16 +90,10 @@ func settingsJSON(w io.Writer, entries []config.Entry) error {
 // in it as a comment. Values are quoted as JSON strings, which YAML reads as they are.
 func settingsYAML(w io.Writer, entries []config.Entry) error {
 	var b strings.Builder
-	var open []string // the sections around the line
+	var groups []string // that stand open
 	for _, e := range entries {
 		path := strings.Split(e.Path, ".")
-		sections, name := path[:len(path)-1], path[len(path)-1]
-		for i, section := range sections {
-			if i >= len(open) || open[i] != section {
-				b.WriteString(strings.Repeat("  ", i) + section + ":\n")
-			}
-		}
-		open = sections
+		groups = openGroups(&b, groups, path[:len(path)-1])
 		comment := ""
 		if e.Value == "" || e.Value == config.Redacted {
 			comment = "# "
@@ -107,8 +105,21 @@ func settingsYAML(w io.Writer, entries []config.Entry) error {
 		if e.Type() == "boolean" || e.Type() == "integer" || e.Type() == "duration" {
 			value = []byte(e.Value)
 		}
-		fmt.Fprintf(&b, "%s%s%s: %s # %s\n", strings.Repeat("  ", len(sections)), comment, name, value, displayText(e.Origin.String()))
+		fmt.Fprintf(&b, "%s%s%s: %s # %s\n", strings.Repeat("  ", len(groups)), comment, path[len(path)-1], value, displayText(e.Origin.String()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// openGroups writes the keys of the groups that the next setting is in and the
+// last one was not.
+func openGroups(b *strings.Builder, open, wanted []string) []string {
+	same := 0
+	for same < min(len(open), len(wanted)) && open[same] == wanted[same] {
+		same++
+	}
+	for depth := same; depth < len(wanted); depth++ {
+		b.WriteString(strings.Repeat("  ", depth) + wanted[depth] + ":\n")
+	}
+	return wanted
 }

@@ -68,15 +68,16 @@ func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, err
 	}, nil
 }
 
-// brokerAuth reads the files that connections to brokers need. Nothing is dialled.
+// brokerAuth reads the files that connections to brokers need. Nothing is dialled. The
+// error is one for named.
 func brokerAuth(settings *config.Settings, logger *slog.Logger) (func() *tls.Config, *pool.SASL, error) {
 	secure, err := brokerauth.TLS(settings.Kafka.TLS, logger)
 	if err != nil {
-		return nil, nil, failf(exitUsage, "%s", err)
+		return nil, nil, err
 	}
 	sasl, err := brokerauth.SASL(settings.Kafka.SASL, settings.Kafka.TLS.Enabled, logger)
 	if err != nil {
-		return nil, nil, failf(exitUsage, "%s", err)
+		return nil, nil, err
 	}
 	return secure, sasl, nil
 }

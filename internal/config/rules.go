@@ -22,6 +22,7 @@ func (l *Loaded) checkRules() []error {
 	}
 	l.checkKafkaTLS(broken)
 	l.checkKafkaSASL(broken)
+	mistakes = append(mistakes, l.checkSecurity()...)
 	listeners := []struct{ path, address string }{
 		{"grpc.address", l.GRPC.Address},
 		{"http.address", l.HTTP.Address},

@@ -15,6 +15,7 @@ const Interval = 10 * time.Second
 type Watched interface {
 	Files() []File
 	Check() (changed bool, err error)
+	Status() Status
 }
 
 // Watch checks the values every so often until ctx is done, and logs what changed.
