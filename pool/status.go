@@ -21,6 +21,11 @@ type BrokerStatus struct {
 	// APIVersions is what the broker offers of ApiVersions; {-1, -1} for one that does
 	// not have it; nil before the first connection.
 	APIVersions *kafkawire.VersionRange
+	// Mechanism is the SASL mechanism of the newest connection; empty where it has not
+	// authenticated. RenewIn is when that authenticates anew; nil for never (the broker
+	// sets no limit).
+	Mechanism string
+	RenewIn   *time.Duration
 	// LastError stays after recovery; nil where there was none.
 	LastError *BrokerError
 	// Connections that are open; Open is the sum of the others.
@@ -61,6 +66,7 @@ func (b *broker) status(now int64) BrokerStatus {
 		s.FindCoordinator = &v.findCoordinator
 		s.FindCoordinatorRange = &v.findCoordinatorRange
 		s.APIVersions = &v.apiVersionsRange
+		s.Mechanism, s.RenewIn = b.last.Load().session.Load().status(now)
 	}
 	return s
 }
@@ -74,8 +80,11 @@ type Stats struct {
 	// the name of an [ErrorKind].
 	Dials map[string]int64
 	// Retired counts connections that were closed, by reason: broken, reset, stale,
-	// idle, lifetime, removed, closed.
+	// idle, lifetime, session, removed, closed.
 	Retired map[string]int64
+	// Renewals counts the connections that authenticated anew, FailedRenewals those
+	// that could not and were replaced.
+	Renewals, FailedRenewals int64
 
 	Idle, InUse, Dialing, Waiting int
 }
@@ -84,6 +93,7 @@ type Stats struct {
 func (c *Cluster) Stats() Stats {
 	s := Stats{
 		Acquired: c.count.acquired.Load(), Waited: c.count.waited.Load(), Exhausted: c.count.exhausted.Load(),
+		Renewals: c.count.renewals.Load(), FailedRenewals: c.count.failedRenewals.Load(),
 		Dials: make(map[string]int64, len(kindNames)), Retired: make(map[string]int64, retirements),
 	}
 	s.Dials["ok"] = c.count.dials[0].Load()

@@ -90,7 +90,7 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	}
 	instance, err := newInstance(&loaded.Settings, logger)
 	if err != nil {
-		return err
+		return named(err, loaded)
 	}
 	defer instance.close(logger)
 	instance.start()

@@ -41,7 +41,7 @@ func (c *serveCmd) Run(inv *invocation) error {
 	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
 	instance, err := newInstance(&loaded.Settings, logger)
 	if err != nil {
-		return err
+		return named(err, loaded)
 	}
 	defer instance.close(logger)
 	srv, err := listen(loaded, instance, logger)

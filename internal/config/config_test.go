@@ -78,7 +78,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 38)
+	require.Len(t, fields, 55)
 }
 
 func TestNames(t *testing.T) {
@@ -461,11 +461,11 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 38)
+	require.Len(t, entries, 55)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)
-	require.Equal(t, "1h", entries[7].Value)
+	require.Equal(t, "1h", entries[24].Value)
 	require.Equal(t, "coordsvc", entries[1].Value)
 	require.Equal(t, Origin{}, entries[1].Origin)
 	require.Panics(t, func() { loaded.Origin("kafka.broker") })

@@ -20,6 +20,8 @@ func (l *Loaded) checkRules(listens bool) []error {
 		broken("limits.max-waiting-keys", "%d is less than lookup.max-keys, which is %d (%s): the largest call could never be served",
 			l.Limits.MaxWaitingKeys, l.Lookup.MaxKeys, l.origins["lookup.max-keys"])
 	}
+	l.checkKafkaTLS(broken)
+	l.checkKafkaSASL(broken)
 	mistakes = append(mistakes, l.checkSecurity()...)
 	listeners := []struct{ path, address string }{
 		{"grpc.address", l.GRPC.Address},
