@@ -34,6 +34,7 @@ type counters struct {
 	exhausted atomic.Int64
 	dials     [len(kindNames)]atomic.Int64 // by ErrorKind; 0 is success
 	retired   [retirements]atomic.Int64
+	requests  requestCounts
 }
 
 // dial counts a finished attempt. One that the pool's end cut short has no kind.

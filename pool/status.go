@@ -77,6 +77,8 @@ type Stats struct {
 	// Retired counts connections that were closed, by reason: broken, reset, stale,
 	// idle, lifetime, removed, closed.
 	Retired map[string]int64
+	// Requests counts what was sent, with a row for every version that can be spoken.
+	Requests []RequestCount
 
 	Idle, InUse, Dialing, Waiting int
 }
@@ -86,6 +88,7 @@ func (c *Cluster) Stats() Stats {
 	s := Stats{
 		Acquired: c.count.acquired.Load(), Waited: c.count.waited.Load(), Exhausted: c.count.exhausted.Load(),
 		Dials: make(map[string]int64, len(kindNames)), Retired: make(map[string]int64, retirements),
+		Requests: c.count.requests.list(),
 	}
 	s.Dials["ok"] = c.count.dials[0].Load()
 	for kind := Unreachable; int(kind) < len(kindNames); kind++ {
