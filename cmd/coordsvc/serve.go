@@ -36,12 +36,17 @@ func (c *serveCmd) Run(inv *invocation) error {
 		return err
 	}
 	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
-	instance, err := newInstance(&loaded.Settings, logger)
+	seen, logger, err := observe(&loaded.Settings, logger)
+	if err != nil {
+		return err
+	}
+	defer seen.close(logger)
+	instance, err := newInstance(&loaded.Settings, seen, logger)
 	if err != nil {
 		return err
 	}
 	defer instance.close(logger)
-	srv, err := listen(&loaded.Settings, instance, logger)
+	srv, err := listen(loaded, instance, logger)
 	if err != nil {
 		return err
 	}
@@ -50,7 +55,8 @@ func (c *serveCmd) Run(inv *invocation) error {
 }
 
 // listen opens the ports. Calls are answered once the server runs.
-func listen(settings *config.Settings, instance *instance, logger *slog.Logger) (*server.Server, error) {
+func listen(loaded *config.Loaded, instance *instance, logger *slog.Logger) (*server.Server, error) {
+	settings := &loaded.Settings
 	cfg := server.DefaultConfig()
 	cfg.GRPCAddress = settings.GRPC.Address
 	cfg.HTTPAddress = settings.HTTP.Address
@@ -58,6 +64,9 @@ func listen(settings *config.Settings, instance *instance, logger *slog.Logger) 
 	cfg.MaxTimeout = settings.Lookup.MaxTimeout
 	cfg.DrainDelay = settings.Shutdown.DrainDelay
 	cfg.DrainTimeout = settings.Shutdown.DrainTimeout
+	if err := instance.seen.show(&cfg, loaded); err != nil {
+		return nil, err
+	}
 	srv, err := server.New(cfg, instance, instance.cluster.Ready, logger)
 	if err != nil {
 		return nil, err

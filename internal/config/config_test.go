@@ -41,9 +41,10 @@ func TestDefaults(t *testing.T) {
 		},
 		GRPC:     Listener{Address: ":9090"},
 		HTTP:     Listener{Address: ":8080"},
-		Admin:    Listener{Address: ":8081"},
+		Admin:    Admin{Listener: Listener{Address: ":8081"}},
 		Limits:   Limits{MaxWaitingKeys: 1_000_000},
 		Log:      Log{Level: "info", Format: "text"},
+		Tracing:  Tracing{SampleRatio: 0.01},
 		Shutdown: Shutdown{DrainDelay: 5 * time.Second, DrainTimeout: 35 * time.Second},
 	}, Defaults())
 }
@@ -61,7 +62,7 @@ func TestTableIsWellFormed(t *testing.T) {
 		t.Run(s.Path, func(t *testing.T) {
 			require.True(t, sections[s.Section()], "the section is not in Sections")
 			require.NotEmpty(t, s.Type())
-			require.NotEqual(t, s.Required, s.Default != "", "either a default or required")
+			require.False(t, s.Required && s.Default != "", "what has a default is not required")
 			require.Equal(t, s.Default, s.format(&settings), "the default is printed as it is written")
 			require.True(t, strings.HasSuffix(s.Doc, "."), "documentation is whole sentences")
 			require.False(t, serviceLink.MatchString(s.Env()), "Kubernetes may set %s", s.Env())
@@ -74,7 +75,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 24)
+	require.Len(t, fields, 27)
 }
 
 func TestNames(t *testing.T) {
@@ -457,7 +458,7 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 24)
+	require.Len(t, entries, 27)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)
@@ -478,7 +479,7 @@ func TestFormatDuration(t *testing.T) {
 
 func TestFlagsOfSomeSections(t *testing.T) {
 	flags := NewFlags("admin", "log")
-	require.Len(t, flags.settings, 3)
+	require.Len(t, flags.settings, 4)
 	require.Empty(t, flags.values())
 }
 

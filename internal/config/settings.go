@@ -10,9 +10,10 @@ type Settings struct {
 	Lookup   Lookup
 	GRPC     Listener
 	HTTP     Listener
-	Admin    Listener
+	Admin    Admin
 	Limits   Limits
 	Log      Log
+	Tracing  Tracing
 	Shutdown Shutdown
 }
 
@@ -49,6 +50,13 @@ type Listener struct {
 	Address string
 }
 
+// Admin is the port for probes and operators.
+type Admin struct {
+	Listener
+
+	Pprof bool
+}
+
 // Limits bound what all callers together may ask of the service.
 type Limits struct {
 	MaxWaitingKeys int
@@ -58,6 +66,12 @@ type Limits struct {
 type Log struct {
 	Level  string
 	Format string
+}
+
+// Tracing says where spans go, and of how many calls.
+type Tracing struct {
+	Endpoint    string
+	SampleRatio float64
 }
 
 // Shutdown gives the times of a graceful stop.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
 )
 
 // Config is what the server needs to know. Start from DefaultConfig.
@@ -31,6 +33,14 @@ type Config struct {
 	// can carry (32,767 bytes), would be 330 MB; the default of 8 MiB has room
 	// for 10,000 keys of 800 bytes.
 	MaxMessageBytes int
+
+	// Metrics, Tracing and Settings are what can be seen of the server; each may be
+	// left out. Settings is what /configz shows, with no secret in it. Pprof serves
+	// Go's profiles on the admin port.
+	Metrics  *telemetry.Metrics
+	Tracing  *telemetry.Tracing
+	Settings json.RawMessage
+	Pprof    bool
 
 	// DrainDelay is how long the server goes on taking calls after it says that
 	// it is not ready, so that whoever sends it calls can notice. 0 is no delay.
@@ -126,6 +136,8 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	calls, err := newChain(
 		recovery(logger),
 		requestID(),
+		metrics(cfg.Metrics),
+		tracing(cfg.Tracing),
 		logging(logger),
 		statuses(logger),
 		deadline(cfg.MaxTimeout),
@@ -153,12 +165,15 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	s.admin = &http.Server{
-		Handler:           newAdmin(ready, &s.drain.stopping),
+		Handler:           newAdmin(ready, &s.drain.stopping, adminPages(cfg)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readHeaderTimeout,
 		WriteTimeout:      writeSlack,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	if cfg.Metrics != nil {
+		cfg.Metrics.Ready(func() bool { return ready() && !s.drain.stopping.Load() })
 	}
 	return s, nil
 }

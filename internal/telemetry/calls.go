@@ -112,6 +112,11 @@ func (c *Calls) Begin() { c.inFlight.Inc() }
 func (c *Calls) End(answer codes.Code, took time.Duration) {
 	c.inFlight.Dec()
 	c.took.Observe(took.Seconds())
+	c.Count(answer)
+}
+
+// Count counts a call without its time.
+func (c *Calls) Count(answer codes.Code) {
 	if answer >= grpcCodes { // of a service that made one up
 		answer = codes.Unknown
 	}

@@ -63,12 +63,12 @@ func (t *Tracing) Exchange(batch context.Context) (done func(service.Exchange)) 
 			}
 		}
 		if e.Err != nil {
-			kind := other
+			kind, text := other, "" // a text that is not the pool's may quote a key
 			if k := pool.KindOf(e.Err); k != 0 {
-				kind = k.String()
+				kind, text = k.String(), e.Err.Error()
 			}
 			span.SetAttributes(attribute.String("error.type", kind))
-			span.SetStatus(otelcodes.Error, e.Err.Error()) // names the broker, never a key
+			span.SetStatus(otelcodes.Error, text)
 		}
 	}
 }
