@@ -193,7 +193,7 @@ func (r *rig) strange(t *testing.T, i int) {
 	}
 }
 
-func TestNotReadyIsShown(t *testing.T) {
+func TestBrokersThatAreDownAreShown(t *testing.T) {
 	r := start(t, options{})
 	for _, stub := range r.stubs {
 		stub.Down()

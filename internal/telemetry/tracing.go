@@ -100,6 +100,9 @@ func tracesURL(endpoint string) (string, error) {
 // Close delivers the spans that are waiting, until ctx ends.
 func (t *Tracing) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
+// Flush delivers the spans that have ended.
+func (t *Tracing) Flush(ctx context.Context) error { return t.provider.ForceFlush(ctx) }
+
 // deliveryErrors logs that spans are lost, once a minute at most: a collector that
 // is down is no reason to fill the log.
 type deliveryErrors struct {
