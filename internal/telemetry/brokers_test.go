@@ -31,6 +31,7 @@ func page(t *testing.T, sources telemetry.Sources) string {
 		sources.Finder = func() service.FinderStats { return service.FinderStats{} }
 	}
 	m.Collect(sources)
+	m.Ready(func() bool { return true })
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	require.Equal(t, 200, w.Code, w.Body.String())
