@@ -4,6 +4,7 @@ package telemetry_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 	"github.com/coordsvc/coordsvc/internal/telemetry"
@@ -91,19 +93,40 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkHooks is what the metrics of a call of one key cost, without the call.
+// BenchmarkHooks is what being seen costs a call of one key, without the call.
 func BenchmarkHooks(b *testing.B) {
-	m := telemetry.NewMetrics(telemetry.Build{})
-	results := []service.Result{{Key: "orders"}}
-	b.ReportAllocs()
-	for b.Loop() {
-		calls, start := m.Calls("/"+getMethod, telemetry.GRPC), time.Now()
-		calls.Begin()
-		m.Acquired(time.Since(time.Now()), true)
-		began := time.Now()
-		m.Exchanged(service.Exchange{Version: 6, Broker: "kafka-1.example:9092", Keys: 1, Requests: 1, Answered: 1, Took: time.Since(began)})
-		m.Answered(kafkawire.KeyTypeGroup, results)
-		calls.End(codes.OK, time.Since(start))
+	b.Run("metrics", func(b *testing.B) {
+		m := telemetry.NewMetrics(telemetry.Build{})
+		results := []service.Result{{Key: "orders"}}
+		b.ReportAllocs()
+		for b.Loop() {
+			calls, start := m.Calls("/"+getMethod, telemetry.GRPC), time.Now()
+			calls.Begin()
+			m.Acquired(time.Since(time.Now()), true)
+			began := time.Now()
+			m.Exchanged(service.Exchange{Version: 6, Broker: "kafka-1.example:9092", Keys: 1, Requests: 1, Answered: 1, Took: time.Since(began)})
+			m.Answered(kafkawire.KeyTypeGroup, results)
+			calls.End(codes.OK, time.Since(start))
+		}
+	})
+	for _, ratio := range []float64{0, 0.01, 1} {
+		b.Run(fmt.Sprint("tracing=", ratio), func(b *testing.B) {
+			tracing, err := telemetry.NewTracing(telemetry.TracingConfig{SampleRatio: ratio, Exporter: noExporter{}})
+			require.NoError(b, err)
+			defer func() { require.NoError(b, tracing.Close(context.Background())) }()
+			caller := metadata.NewIncomingContext(b.Context(), metadata.Pairs("user-agent", "grpc-go/1.85.0", "x-request-id", "mine"))
+			b.ReportAllocs()
+			for b.Loop() {
+				ctx, span := tracing.Call(caller, "/"+getMethod, telemetry.GRPC, "mine")
+				if tracing.Traced(ctx) {
+					span.Asked("GROUP", 1)
+					batch, done := tracing.Batch(context.Background(), []context.Context{ctx}, kafkawire.KeyTypeGroup, 1)
+					tracing.Exchange(batch)(service.Exchange{Version: 6, Broker: "kafka-1.example:9092", Keys: 1, Requests: 1, Answered: 1})
+					done(nil)
+				}
+				span.End(codes.OK, "")
+			}
+		})
 	}
 }
 

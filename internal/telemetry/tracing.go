@@ -2,8 +2,10 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -45,6 +47,8 @@ type TracingConfig struct {
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
+	exporter sdktrace.SpanExporter
+	ratio    float64
 }
 
 // deliveryTimeout bounds one attempt to deliver spans. They wait in a bounded queue
@@ -76,9 +80,9 @@ func NewTracing(cfg TracingConfig) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	t := &Tracing{provider: sdktrace.NewTracerProvider(
+	t := &Tracing{ratio: cfg.SampleRatio, exporter: exporter, provider: sdktrace.NewTracerProvider(
 		sdktrace.WithResource(about),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.SampleRatio))),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())), // Call has chosen before
 		sdktrace.WithBatcher(exporter, sdktrace.WithExportTimeout(2*deliveryTimeout)),
 	)}
 	t.tracer = t.provider.Tracer("github.com/coordsvc/coordsvc")
@@ -97,8 +101,15 @@ func tracesURL(endpoint string) (string, error) {
 	return u.String(), nil
 }
 
-// Close delivers the spans that are waiting, until ctx ends.
-func (t *Tracing) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+// Close delivers the spans that are waiting, until ctx ends. What is being delivered
+// then is broken off.
+func (t *Tracing) Close(ctx context.Context) error {
+	err := t.provider.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, t.exporter.Shutdown(context.WithoutCancel(ctx)))
+	}
+	return err
+}
 
 // Flush delivers the spans that have ended.
 func (t *Tracing) Flush(ctx context.Context) error { return t.provider.ForceFlush(ctx) }
@@ -152,8 +163,12 @@ func (c carrier) Keys() []string {
 // Call begins the span of a call, in the trace of its caller where it has one, and
 // returns a context with it. End it with CallSpan.End.
 func (t *Tracing) Call(ctx context.Context, fullMethod, protocol, requestID string) (context.Context, CallSpan) {
-	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		ctx = traceparent.Extract(ctx, carrier(md))
+	if given := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(given) > 0 {
+		md, _ := metadata.FromIncomingContext(ctx)
+		ctx = traceparent.Extract(ctx, carrier(md)) // one that is malformed changes nothing
+	}
+	if !trace.SpanContextFromContext(ctx).IsValid() && rand.Float64() >= t.ratio {
+		return ctx, CallSpan{untraced} // the way of most calls costs next to nothing
 	}
 	name := strings.TrimPrefix(fullMethod, "/")
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
@@ -166,23 +181,26 @@ func (t *Tracing) Call(ctx context.Context, fullMethod, protocol, requestID stri
 	return ctx, CallSpan{span}
 }
 
+var untraced = trace.SpanFromContext(context.Background())
+
 // CallSpan is the span of a call.
 type CallSpan struct{ span trace.Span }
 
+// Recording reports whether anything told to the span is kept.
+func (s CallSpan) Recording() bool { return s.span.IsRecording() }
+
 // Asked tells what the call asks for.
 func (s CallSpan) Asked(keyType string, keys int) {
-	if s.span.IsRecording() {
-		s.span.SetAttributes(attribute.String("coordsvc.key_type", keyType), attribute.Int("coordsvc.keys", keys))
-	}
+	s.span.SetAttributes(attribute.String("coordsvc.key_type", keyType), attribute.Int("coordsvc.keys", keys))
 }
 
 // End ends the span. reason is that of an answer that is not OK; messages are kept
 // out of spans, since they quote keys.
 func (s CallSpan) End(code codes.Code, reason string) {
-	defer s.span.End()
 	if !s.span.IsRecording() {
 		return
 	}
+	defer s.span.End()
 	s.span.SetAttributes(attribute.Int("rpc.grpc.status_code", int(code)))
 	if code != codes.OK {
 		s.span.SetAttributes(attribute.String("error.type", reason))

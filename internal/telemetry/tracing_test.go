@@ -209,6 +209,19 @@ func TestSampling(t *testing.T) {
 	}
 	require.NoError(t, k.tracing.Flush(t.Context()))
 	require.Empty(t, k.GetSpans())
+	require.Equal(t, 1, strings.Count(r.log.String(), someTrace), "the log knows the trace of a caller that is not traced here")
+}
+
+func TestSampleRatio(t *testing.T) {
+	k := newKept(t, 0.25)
+	r := start(t, options{tracing: k.tracing, logTo: io.Discard})
+	const calls = 2000
+	for range calls {
+		_, err := r.grpc.ListBrokers(t.Context(), &coordsvcv1.ListBrokersRequest{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, k.tracing.Flush(t.Context()))
+	require.InDelta(t, calls/4, len(k.GetSpans()), 5*20, "five standard deviations")
 }
 
 // collector is an OTLP collector over HTTP.
