@@ -6,13 +6,13 @@ LINT := $(TOOLS)/golangci-lint
 TOOL_MODULES := protoc buf lint grpcurl
 FUZZTIME ?= 20s
 PROMTOOL ?= promtool
-KAFKA_VERSIONS ?= 4.4.0,2.8.2,1.1.1,0.10.1.1
+KAFKA_VERSIONS ?= 0.8.2.2,0.9.0.1,0.10.1.1,0.10.2.2,1.1.1,2.3.1,2.4.1,2.8.2,3.0.2,3.7.2,3.9.2,4.4.0
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/coordsvc
@@ -27,8 +27,15 @@ test-race: ## Run the same tests under the race detector, without the test cache
 	go test -race -count=1 ./...
 
 .PHONY: test-kafka
-test-kafka: ## Run the lookup cases on real Apache Kafka (Java, Maven); KAFKA_VERSIONS=4.4.0,... narrows
-	KAFKATEST_REAL=1 KAFKATEST_REQUIRED=1 KAFKA_VERSIONS=$(KAFKA_VERSIONS) go test $(GOTESTFLAGS) -count=1 -p 1 -timeout 30m -run Kafka ./internal/kafkatest/... ./test/...
+test-kafka: ## Run the tests on real Apache Kafka (Java, Maven; 12 min); KAFKA_VERSIONS=4.4.0,... narrows
+	@skipped=$$(mktemp); trap 'rm -f '$$skipped EXIT; \
+	KAFKATEST_REAL=1 KAFKATEST_REQUIRED=1 KAFKATEST_SKIPPED=$$skipped KAFKA_VERSIONS=$(KAFKA_VERSIONS) \
+	  go test $(GOTESTFLAGS) -count=1 -p 1 -timeout 30m -run Kafka ./internal/kafkatest/... ./test/...; status=$$?; \
+	if [ -s $$skipped ]; then echo "skipped:"; cat $$skipped; else echo "nothing was skipped"; fi; exit $$status
+
+.PHONY: test-kafka-table
+test-kafka-table: ## Ask all releases of Kafka, and write what came of it into README.md
+	KAFKATEST_REAL=1 KAFKATEST_REQUIRED=1 go test -count=1 -timeout 30m -run '^TestKafkaLookups$$' ./test -update-releases
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)

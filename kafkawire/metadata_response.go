@@ -1,6 +1,9 @@
 package kafkawire
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // A MetadataResponse (key 3, v0 to v12) lists the brokers that are alive, and the
 // topics asked for with their partitions.
@@ -208,8 +211,29 @@ func (m *MetadataResponse) Decode(src []byte, v Version) error {
 	return decoded(m, d, r.end())
 }
 
+// DecodeBrokers fills Brokers only and leaves the rest of the body unread: v0 lists
+// all topics of the cluster, wanted or not.
+func (m *MetadataResponse) DecodeBrokers(src []byte, v Version) error {
+	r := readBody(src, "MetadataResponse", APIKeyMetadata, v)
+	d := MetadataResponse{ControllerID: NoNode}
+	if v >= 3 {
+		d.ThrottleMillis = r.int32("ThrottleTimeMs")
+	}
+	d.decodeBrokers(&r, v)
+	return decoded(m, d, r.err)
+}
+
+// maxBrokers is far above any cluster's.
+const maxBrokers = 100_000
+
 func (m *MetadataResponse) decodeBrokers(r *reader, v Version) {
+	start := r.off
 	n := r.array("Brokers", 4+r.minString()+4)
+	if n > maxBrokers {
+		r.off = start
+		r.fail("Brokers", fmt.Errorf("%w: %d brokers; no cluster has more than %d", ErrInvalidLength, n, maxBrokers))
+		return
+	}
 	if n == 0 {
 		return
 	}

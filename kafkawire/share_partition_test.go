@@ -62,5 +62,5 @@ func TestParseSharePartitionRefuses(t *testing.T) {
 		require.Less(t, len(err.Error()), 500)
 	}
 	_, err := ParseSharePartition("my-share-group")
-	require.EqualError(t, err, `kafkawire: key "my-share-group" has no colon: not a share partition, which is groupId:topicId:partition`)
+	require.EqualError(t, err, `key "my-share-group" has no colon: not a share partition, which is groupId:topicId:partition`)
 }

@@ -63,6 +63,7 @@ type broker struct {
 	failures     int  // failed dials since the last good one
 	retryAt      int64
 	suspectSince int64 // when an exchange met silence or nonsense
+	struckAt     int64 // when strikes was last raised
 	penaltyEnds  int64
 	pinging      bool
 	pingedAt     int64
@@ -145,6 +146,7 @@ func (b *broker) dialSucceeded() {
 	b.up, b.failures, b.retryAt = true, 0, 0
 	if cn := b.last.Load(); cn != nil {
 		b.versions, b.negotiated = cn.versions, true
+		b.log.Debug("connected", "find_coordinator", int16(cn.versions.findCoordinator))
 	}
 }
 
@@ -171,8 +173,13 @@ func (b *broker) note(err error) {
 	b.lastError = &BrokerError{Kind: kind, Message: err.Error(), Time: time.Now(), err: err}
 }
 
-// punish has the broker avoided for a while once failures repeat.
-func (b *broker) punish(now int64) {
+// punish has the broker avoided for a while once failures repeat. Exchanges that
+// were under way together fail together: they count once.
+func (b *broker) punish(began, now int64) {
+	if b.struckAt != 0 && began <= b.struckAt {
+		return
+	}
+	b.struckAt = now
 	if n := int(b.strikes.Add(1)); n >= 2 {
 		b.penaltyEnds = now + int64(jittered(doubled(penaltyBase, n-1, penaltyCap)))
 	}

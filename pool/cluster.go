@@ -100,7 +100,8 @@ func NewCluster(cfg Config) (*Cluster, error) {
 //   - Where none is connected it dials, one broker after the other, and fails with
 //     [Unreachable] (or with what all of them failed with, such as [NotKafka]) once
 //     all were tried. A broker that has just failed is not dialled again at once.
-//   - Where no reachable broker offers least it fails with [Unsupported].
+//   - Where no reachable broker offers least it fails with [Unsupported], unless one
+//     that did offer it, or that is being dialled, is not connected now: [Unreachable].
 //
 // It works before Start, with the bootstrap addresses only.
 func (c *Cluster) Acquire(ctx context.Context, least kafkawire.Version) (*Lease, error) {
@@ -372,15 +373,17 @@ func (c *Cluster) hopeFor(least kafkawire.Version, now int64) bool {
 func (c *Cluster) noneReachable(least kafkawire.Version) error {
 	var tried causes
 	var highest *broker
+	capable := false // whether one that is not connected now may well offer least
 	for _, b := range c.brokers {
 		switch {
 		case b.carries(least):
 			tried = append(tried, b.trouble())
+			capable = capable || b.dialing > 0 || b.negotiated && b.versions.findCoordinator >= least
 		case highest == nil || b.versions.findCoordinator > highest.versions.findCoordinator:
 			highest = b
 		}
 	}
-	if highest != nil {
+	if highest != nil && !capable {
 		return tooOld(highest.last.Load(), least)
 	}
 	e := &Error{Kind: tried.commonKind(), Op: "acquire", Err: fmt.Errorf("no broker is reachable: %w", tried)}
@@ -439,8 +442,8 @@ func (c *Cluster) runDial(b *broker) {
 		b.idle++
 		c.idle++
 		b.dialSucceeded()
-		if c.discovery.failures > 0 {
-			c.discovery.due = 0
+		if c.discovery.starved {
+			c.discovery.starved, c.discovery.due = false, 0
 		}
 	case c.closed || b.removed:
 	default:
@@ -541,7 +544,7 @@ func (c *Cluster) lookupFailed(b *broker, cn *conn, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.punish(c.clock.now())
+	b.punish(c.clock.at(cn.since), c.clock.now())
 }
 
 // exchangeFailed draws the consequences of a failed exchange, and reports whether
@@ -560,6 +563,7 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	b.note(err)
+	b.log.Debug("exchange failed", "error", err.Error())
 	if kind == Unreachable {
 		c.reset(b, cn)
 	} else {
@@ -569,6 +573,17 @@ func (c *Cluster) exchangeFailed(b *broker, cn *conn, err error) bool {
 	c.settle()
 	c.wake()
 	return true
+}
+
+// sessionLost draws the consequences of a connection that is whole, but not
+// authenticated for the broker any more.
+func (c *Cluster) sessionLost(b *broker, cn *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.note(cn.broken)
+	c.reset(b, cn)
+	c.settle()
+	c.wake()
 }
 
 // reset gives up the idle connections of a broker that has lost one, and those in

@@ -318,9 +318,17 @@ func TestLeastVersion(t *testing.T) {
 		}
 		require.Len(t, got, 2)
 
+		// One that offered it and is gone may be back in a moment.
 		stubs[2].Down()
 		time.Sleep(time.Second)
 		_, err := c.Acquire(t.Context(), 6)
+		requireKind(t, err, Unreachable, stubs[2].Addr())
+
+		// It is back, but was downgraded.
+		stubs[2].SetAPI(findCoordinator, kafkawire.VersionRange{Min: 0, Max: 3})
+		stubs[2].Up()
+		time.Sleep(5 * time.Second)
+		_, err = c.Acquire(t.Context(), 6)
 		e := requireKind(t, err, Unsupported, "v6 or later", "v4", stubs[1].Addr())
 		require.Equal(t, kafkawire.VersionRange{Min: 0, Max: 4}, e.Have)
 		require.Equal(t, kafkawire.VersionRange{Min: 6, Max: 6}, e.Want)
@@ -453,6 +461,42 @@ func TestBrokerThatFailsEachLookup(t *testing.T) {
 
 		stubs[0].On(findCoordinator, nil)
 		time.Sleep(penaltyCap * 6 / 5)
+		stubs[0].Forget()
+		for range 20 {
+			_, err := use(t.Context(), c, "group")
+			require.NoError(t, err)
+		}
+		require.InDelta(t, 10, stubs[0].Count(findCoordinator), 2)
+	})
+}
+
+// Four lookups that one loss has ended are one failure, so the broker is used as soon
+// as it can be connected to.
+func TestLookupsLostTogetherCountOnce(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stubs := kafkatest.NewStubs(t, 2, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stubs...))
+		c.Start()
+		synctest.Wait()
+		stubs[0].On(findCoordinator, kafkatest.Silent)
+		var leases []*Lease
+		for range 8 {
+			leases = append(leases, acquire(t, c))
+		}
+		var callers sync.WaitGroup
+		for _, l := range leases {
+			callers.Go(func() {
+				defer l.Release()
+				_, _ = lookup(t.Context(), l, "group")
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, 4, stubs[0].Count(findCoordinator))
+		stubs[0].Down()
+		stubs[0].Up()
+		stubs[0].On(findCoordinator, nil)
+		callers.Wait()
+		time.Sleep(500 * time.Millisecond)
 		stubs[0].Forget()
 		for range 20 {
 			_, err := use(t.Context(), c, "group")

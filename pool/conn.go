@@ -136,7 +136,8 @@ func (c *conn) pipeline(reqs []kafkawire.Request, resps []kafkawire.Response, v 
 		if sent == done {
 			return done, refused
 		}
-		if err := c.answer(resps[done], v, firstID+int32(done), sent-done == 1); err != nil {
+		limit := c.largest(resps[done].APIKey(), v, c.sizes[done])
+		if err := c.answer(resps[done], v, firstID+int32(done), sent-done == 1, limit); err != nil {
 			return done, err
 		}
 		inFlight -= c.sizes[done]
@@ -180,11 +181,36 @@ func (c *conn) flush(key kafkawire.APIKey, v kafkawire.Version) error {
 	return nil
 }
 
+// What answers may have, in bytes. A decoded answer takes several times the memory
+// of its frame, and a peer that means ill sends the worst, so the limits are near
+// what can be needed.
+const (
+	largestSingle   = 128 << 10 // FindCoordinator below v4: two strings of at most 32,767 bytes
+	smallBatch      = 256 << 10 // and as many times the request as a key of few bytes needs:
+	smallBatchTimes = 128       // a host name, or a sentence on what is wrong with it
+	largestAnswer   = 2 << 20   // 200 bytes for each of 10,000 keys, and the keys
+	largestAllTopic = 8 << 20   // Metadata v0 lists all topics: 200,000 partitions with three replicas
+)
+
+// largest is the limit of the answer to a request of so many bytes.
+func (c *conn) largest(key kafkawire.APIKey, v kafkawire.Version, request int) int {
+	limit := largestAnswer + 2*request
+	switch {
+	case key == kafkawire.APIKeyFindCoordinator && v < 4:
+		limit = largestSingle
+	case key == kafkawire.APIKeyFindCoordinator:
+		limit = min(limit, smallBatch+smallBatchTimes*request)
+	case key == kafkawire.APIKeyMetadata && v == 0:
+		limit = largestAllTopic
+	}
+	return min(limit, c.maxFrame)
+}
+
 // answer reads the next answer into resp. alone says that no other is outstanding.
-func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, alone bool) error {
+func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, alone bool, limit int) error {
 	key := resp.APIKey()
 	c.armed = false
-	frame, err := c.in.next(c.maxFrame)
+	frame, err := c.in.next(limit)
 	if err != nil {
 		return c.lost(key, v, err)
 	}
@@ -279,10 +305,16 @@ func (c *conn) shrink() {
 
 // askMetadata asks for the brokers. Below v1 there is no way to ask for no topics.
 func (c *conn) askMetadata(ctx context.Context) (*kafkawire.MetadataResponse, error) {
-	resp := &kafkawire.MetadataResponse{}
+	resp := &brokersOnly{}
 	v := c.versions.metadata
-	return resp, c.call(ctx, &kafkawire.MetadataRequest{AllTopics: v == 0}, resp, v)
+	return &resp.MetadataResponse, c.call(ctx, &kafkawire.MetadataRequest{AllTopics: v == 0}, resp, v)
 }
+
+// brokersOnly is a Metadata answer of which the topics are not wanted: v0 has all
+// of the cluster, and decoded they take many times their bytes.
+type brokersOnly struct{ kafkawire.MetadataResponse }
+
+func (r *brokersOnly) Decode(src []byte, v kafkawire.Version) error { return r.DecodeBrokers(src, v) }
 
 // call exchanges one request.
 func (c *conn) call(ctx context.Context, req kafkawire.Request, resp kafkawire.Response, v kafkawire.Version) error {

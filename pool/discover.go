@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
@@ -13,6 +15,11 @@ import (
 const (
 	// refreshInterval is how often the view is refreshed, moved by up to a fifth.
 	refreshInterval = 30 * time.Second
+	// A broker that leaves the view is most often restarted, so the view is refreshed
+	// every refreshUnsettled for unsettledFor afterwards: Metadata does not name a
+	// broker that is away, and a broker that it does not name is not dialled.
+	refreshUnsettled = 3 * time.Second
+	unsettledFor     = 10 * time.Minute
 	// refreshPause is the least time between refreshes, in trouble too.
 	refreshPause = time.Second
 	// rebootstrapAfter is how long no broker may have answered before those that were
@@ -26,12 +33,22 @@ const (
 type discovery struct {
 	running  bool
 	due      int64
-	last     int64 // when the last one succeeded
+	begun    int64 // when the last one began
+	unrest   int64 // until when brokers that left are expected back
 	failures int
+	starved  bool // the last one had no connection; the next has the first there is
 }
 
-// hurry makes a refresh due, for brokers may have come or gone.
-func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.last+int64(refreshPause))) }
+func (d *discovery) interval(now int64) time.Duration {
+	if now < d.unrest {
+		return refreshUnsettled
+	}
+	return refreshInterval
+}
+
+// hurry makes a refresh due, for brokers may have come or gone; but not at once after
+// one that has failed: every trouble would cost a connection more.
+func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.begun+int64(refreshPause))) }
 
 // discover begins a refresh if one is due, reports whether it did, and returns when
 // the next is. c.mu is held.
@@ -43,7 +60,7 @@ func (c *Cluster) discover(now int64) (bool, int64) {
 	case now < d.due:
 		return false, d.due
 	}
-	d.running = true
+	d.running, d.begun = true, now
 	c.work.Add(1)
 	go c.refresh()
 	return true, now + int64(refreshInterval)
@@ -52,7 +69,7 @@ func (c *Cluster) discover(now int64) (bool, int64) {
 // refresh asks a broker for the brokers.
 func (c *Cluster) refresh() {
 	defer c.work.Done()
-	resp, err := c.brokersOfAny()
+	resp, asked, err := c.brokersOfAny()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,12 +78,15 @@ func (c *Cluster) refresh() {
 	d.running = false
 	defer c.wake()
 	if err == nil {
-		d.last, d.failures = now, 0
-		d.due = now + int64(jittered(refreshInterval))
-		c.apply(resp)
+		d.failures = 0
+		if c.apply(resp) {
+			d.unrest = now + int64(unsettledFor)
+		}
+		d.due = now + int64(jittered(d.interval(now)))
 		return
 	}
 	d.failures++
+	d.starved = !asked
 	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
 		d.due = now + int64(jittered(refreshInterval))
 		return
@@ -77,31 +97,34 @@ func (c *Cluster) refresh() {
 	}
 }
 
-func (c *Cluster) brokersOfAny() (*kafkawire.MetadataResponse, error) {
+// brokersOfAny asks the first broker to which there is a connection; asked is false
+// where there is none.
+func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) {
 	lease, err := c.acquire(c.base, 0, math.MaxInt) // not refused for a full queue: the view must not age under load
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer lease.Release()
 	if lease.conn.versions.metadata < 0 {
-		return nil, &Error{Kind: Unsupported, Addr: lease.Addr(), Op: "Metadata", Have: kafkawire.VersionRange{Min: -1, Max: -1},
+		return nil, true, &Error{Kind: Unsupported, Addr: lease.Addr(), Op: "Metadata", Have: kafkawire.VersionRange{Min: -1, Max: -1},
 			Want: kafkawire.Supported(kafkawire.APIKeyMetadata), Err: errors.New("the broker does not offer Metadata, so none can be discovered")}
 	}
-	resp, err := lease.conn.askMetadata(c.base)
+	resp, err = lease.conn.askMetadata(c.base)
 	if err != nil {
 		c.exchangeFailed(lease.broker, lease.conn, err)
-		return nil, err
+		return nil, true, err
 	}
-	return resp, nil
+	return resp, true, nil
 }
 
-// apply makes the brokers of the answer those that are used. An answer without any
-// is that of a broker that has just started, and is ignored. c.mu is held.
-func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
+// apply makes the brokers of the answer those that are used, and reports whether
+// others are expected: one has left, or none was named. An answer without any is that
+// of a broker that has just started, and is ignored otherwise. c.mu is held.
+func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	named := make(map[*broker]bool, len(resp.Brokers))
 	for i := range resp.Brokers {
 		m := &resp.Brokers[i]
-		if m.Host == "" || m.Port < 1 || m.Port > 65535 || len(named) >= maxBrokers || c.closed {
+		if !dialable(m) || len(named) >= maxBrokers || c.closed {
 			continue
 		}
 		b := c.byAddr[endpointKey(m.Host, m.Port)]
@@ -110,12 +133,21 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) {
 			c.cfg.Logger.Info("discovered a broker", "broker", b.addr, "node", m.NodeID)
 		}
 		b.node.Store(m.NodeID)
-		b.rack, b.discovered = m.Rack, true
+		b.rack, b.discovered = strings.ToValidUTF8(m.Rack, "?"), true
 		named[b] = true
 	}
-	if len(named) > 0 {
-		c.keepOnly(named)
+	if len(named) == 0 {
+		return true
 	}
+	left := slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.discovered && !named[b] })
+	c.keepOnly(named)
+	return left
+}
+
+// dialable reports whether the broker has an address that something can listen on.
+func dialable(m *kafkawire.MetadataBroker) bool {
+	const longestName = 255 // RFC 1035, section 2.3.4
+	return m.Host != "" && len(m.Host) <= longestName && utf8.ValidString(m.Host) && m.Port >= 1 && m.Port <= 65535
 }
 
 // rebootstrap forgets the brokers that were discovered, so that the bootstrap names

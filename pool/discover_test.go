@@ -170,6 +170,53 @@ func TestTroubleRefreshesTheView(t *testing.T) {
 	})
 }
 
+// A broker that was restarted is used again within seconds of its return: while it was
+// away Metadata did not name it.
+func TestBrokerThatLeftIsLookedForOften(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stubs := kafkatest.NewStubs(t, 3, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stubs...))
+		c.Start()
+		time.Sleep(10 * time.Second)
+		for _, s := range stubs[:2] {
+			s.SetBrokers(stubs[0].Broker(), stubs[1].Broker())
+		}
+		stubs[2].Down()
+		time.Sleep(40 * time.Second)
+		require.Len(t, brokersByNode(c), 2)
+
+		stubs[2].Up()
+		for _, s := range stubs {
+			s.SetBrokers(stubs[0].Broker(), stubs[1].Broker(), stubs[2].Broker())
+		}
+		time.Sleep(refreshUnsettled * 6 / 5)
+		require.Len(t, brokersByNode(c), 3)
+		require.Equal(t, 1, stubs[2].Open())
+
+		time.Sleep(unsettledFor)
+		asked := stubs[0].Count(metadata) + stubs[1].Count(metadata) + stubs[2].Count(metadata)
+		time.Sleep(5 * time.Minute)
+		more := stubs[0].Count(metadata) + stubs[1].Count(metadata) + stubs[2].Count(metadata) - asked
+		pings := 3 * int(5*time.Minute/pingInterval)
+		require.Less(t, more, pings+20, "back to once in half a minute")
+	})
+}
+
+// A broker that has just started names none; Kafka 0.8.2 does so until it has a topic.
+func TestMetadataWithoutBrokersIsAskedForAgainSoon(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stubs := kafkatest.NewStubs(t, 2, kafkatest.StubConfig{Network: network})
+		stubs[0].SetBrokers()
+		c := newCluster(t, network, kafkatest.Addrs(stubs[0]))
+		c.Start()
+		time.Sleep(time.Second)
+		require.Equal(t, map[int32]string{-1: stubs[0].Addr()}, brokersByNode(c))
+		stubs[0].SetBrokers(stubs[0].Broker(), stubs[1].Broker())
+		time.Sleep(refreshUnsettled * 6 / 5)
+		require.Len(t, brokersByNode(c), 2)
+	})
+}
+
 func TestMetadataThatMakesNoSense(t *testing.T) {
 	for name, brokers := range map[string][]kafkawire.MetadataBroker{
 		"none":    {},
@@ -282,5 +329,41 @@ func TestBrokerWithoutMetadataIsStillUsed(t *testing.T) {
 		require.True(t, c.Ready())
 		require.Zero(t, stub.Count(metadata))
 		require.Equal(t, 1, stub.Accepted())
+	})
+}
+
+// A broker that negotiates and then fails every Metadata costs a connection each time;
+// the pause between the refreshes grows all the same.
+func TestFailingMetadataIsNoRedialStorm(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		c.Start()
+		time.Sleep(time.Second)
+		stub.On(metadata, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.Disconnect()
+		before := stub.Accepted()
+		time.Sleep(time.Minute)
+		require.Less(t, stub.Accepted()-before, 200, "connections in a minute")
+	})
+}
+
+// Every trouble asks for a refresh; while refreshes fail too they keep their pauses.
+func TestFailingLookupsDoNotHurryFailingRefreshes(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		c.Start()
+		time.Sleep(10 * time.Second)
+		stub.On(metadata, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.On(findCoordinator, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.Forget()
+		const lookups = 500
+		for range lookups {
+			_, err := use(t.Context(), c, "group")
+			require.Error(t, err)
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Less(t, stub.Count(metadata), 40, "in ten seconds")
 	})
 }

@@ -12,8 +12,8 @@ const (
 	sizeLength = 4
 	// minFrame is a correlation id, which every answer begins with.
 	minFrame = 4
-	// Frames are capped at what an answer may reasonably have: 10,000 keys of the
-	// longest kind fit. Until a peer has shown that it speaks Kafka it gets less.
+	// Frames are capped, see [conn.largest]. Until a peer has shown that it speaks
+	// Kafka it gets less.
 	maxFrame          = 16 << 20
 	maxFrameUnproven  = 1 << 20
 	firstBuffer       = 4 << 10

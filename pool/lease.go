@@ -51,6 +51,16 @@ func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []
 	return done, err
 }
 
+// Reject says that the broker answered with a code by which the connection is of no
+// use although its stream is whole: ILLEGAL_SASL_STATE, where the broker has
+// forgotten who authenticated. Release then closes it, and the broker's idle ones go
+// with it, so that the next lease of this broker has authenticated anew.
+func (l *Lease) Reject(code kafkawire.ErrorCode) {
+	l.mustBeHeld("Reject")
+	l.conn.broken = &Error{Kind: SASLFailed, Addr: l.Addr(), Op: "FindCoordinator", Err: &codeError{code}}
+	l.cluster.sessionLost(l.broker, l.conn)
+}
+
 // refuse keeps a version from the broker that it does not know: it would close the
 // connection without a word.
 func (l *Lease) refuse(reqs []kafkawire.Request, v kafkawire.Version) error {

@@ -48,6 +48,7 @@ type learned struct {
 	mu    sync.Mutex
 	first kafkawire.Version // what to ask first
 	since time.Time         // zero: nothing is known
+	spoke time.Time         // when ApiVersions was last answered
 }
 
 // recall returns the version to ask first. Where nothing is known any more it is
@@ -67,6 +68,21 @@ func (l *learned) keep(first kafkawire.Version) {
 	l.first, l.since = first, time.Now()
 }
 
+// heard notes that ApiVersions was answered.
+func (l *learned) heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spoke = time.Now()
+}
+
+// spokeLately reports whether the endpoint has answered ApiVersions, so that a close
+// or a silence now has another reason than a broker that does not know it.
+func (l *learned) spokeLately() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.spoke.IsZero() && time.Since(l.spoke) <= learnedFor
+}
+
 func (l *learned) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +100,8 @@ func (l *learned) forget() {
 //
 // That is three dials at most. Only an endpoint of which nothing is known walks
 // down; a close or a silence where more is known fails at once, and a close has it
-// forgotten.
+// forgotten. One that answered ApiVersions within ten minutes is not taken for a
+// broker without: it would be asked for groups alone, though it is only restarting.
 type negotiation struct {
 	e       *endpoint
 	highest kafkawire.Version
@@ -106,10 +123,13 @@ func (n *negotiation) run(ctx context.Context) (*conn, error) {
 			if !known {
 				n.e.learned.keep(answered)
 			}
+			if answered != noAPIVersions {
+				n.e.learned.heard()
+			}
 			return c, nil
 		}
 		again := n.mayBeOld(c, err)
-		if !again || known || ask == noAPIVersions {
+		if !again || known || ask == noAPIVersions || ask == 0 && n.e.learned.spokeLately() {
 			if again && KindOf(err) == Unreachable {
 				n.e.learned.forget()
 			}
@@ -127,8 +147,12 @@ func (n *negotiation) run(ctx context.Context) (*conn, error) {
 }
 
 // mayBeOld reports whether the connection met what brokers do that do not know the
-// request: a close, or silence. A part of an answer is neither.
+// request: a close, or silence. A part of an answer is neither, and nor is a code.
 func (n *negotiation) mayBeOld(c *conn, err error) bool {
+	var code *codeError
+	if errors.As(err, &code) {
+		return false
+	}
 	kind := KindOf(err)
 	return (kind == Unreachable || kind == Timeout) && c.in.buffered() == 0
 }
@@ -158,7 +182,9 @@ func (n *negotiation) ask(ctx context.Context, c *conn, first kafkawire.Version,
 		case resp.ErrorCode == kafkawire.ErrUnsupportedVersion && asked > 0:
 			asked = lowerVersion(&resp, asked)
 		default:
-			return asked, c.fail(kindOfCode(resp.ErrorCode), kafkawire.APIKeyAPIVersions, asked, &codeError{resp.ErrorCode})
+			c.broken = &Error{Kind: kindOfCode(resp.ErrorCode), Addr: c.addr, Op: fmt.Sprintf("%s v%d", kafkawire.APIKeyAPIVersions, asked),
+				Have: noVersions, Want: kafkawire.Supported(kafkawire.APIKeyFindCoordinator), Err: &codeError{resp.ErrorCode}}
+			return asked, c.broken
 		}
 	}
 }
@@ -213,20 +239,23 @@ func (n *negotiation) hangUp() {
 
 // verdict is err, with what was met before it.
 func (n *negotiation) verdict(err error) error {
-	if len(n.met) == 0 || KindOf(err) == 0 {
+	var last *Error
+	if len(n.met) == 0 || !errors.As(err, &last) {
 		return err
 	}
-	return &Error{Kind: KindOf(err), Addr: n.e.addr, Op: "negotiate",
+	return &Error{Kind: last.Kind, Addr: n.e.addr, Op: "negotiate", Have: last.Have, Want: last.Want,
 		Err: fmt.Errorf("%w (a listener that wants TLS or SASL may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)))}
 }
+
+// noVersions is what a broker offers of an API that it does not have.
+var noVersions = kafkawire.VersionRange{Min: -1, Max: -1}
 
 // adopt takes the versions from the broker's list.
 func (c *conn) adopt(list *kafkawire.APIVersionsResponse, answered kafkawire.Version) error {
 	theirs, ok := list.Range(kafkawire.APIKeyFindCoordinator)
 	ours := kafkawire.Supported(kafkawire.APIKeyFindCoordinator)
-	none := kafkawire.VersionRange{Min: -1, Max: -1}
 	if !ok {
-		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: none, Want: ours,
+		c.broken = &Error{Kind: Unsupported, Addr: c.addr, Op: "negotiate", Have: noVersions, Want: ours,
 			Err: errors.New("it offers no FindCoordinator: is this a KRaft controller's port, or a proxy's?")}
 		return c.broken
 	}

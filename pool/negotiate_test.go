@@ -2,6 +2,7 @@ package pool
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -277,4 +278,28 @@ func TestKnownBrokerThatClosesIsOneDial(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 2, network.Dials(stub.Addr()))
 	})
+}
+
+// Closes and silence where ApiVersions was answered before are those of a broker that
+// restarts, or of a proxy: taken for a broker without ApiVersions it would be asked
+// for groups alone, for ten minutes.
+func TestBrokerThatAnsweredIsNotTakenForOld(t *testing.T) {
+	for name, trouble := range map[string]kafkatest.Handler{"closes": kafkatest.Hangup, "resets": kafkatest.Reset, "silence": kafkatest.Silent} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T, network *kafkatest.Network) {
+				stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network, Release: "4.4.0"})
+				c := newCluster(t, network, kafkatest.Addrs(stub))
+				c.Start()
+				synctest.Wait()
+				stub.On(apiVersions, trouble)
+				stub.Disconnect()
+				time.Sleep(time.Minute)
+				stub.On(apiVersions, nil)
+				time.Sleep(20 * time.Second)
+				lease, err := c.Acquire(t.Context(), 6)
+				require.NoError(t, err)
+				lease.Release()
+			})
+		})
+	}
 }

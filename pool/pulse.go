@@ -11,6 +11,8 @@ type clock struct{ start time.Time }
 
 func (c clock) now() int64 { return int64(time.Since(c.start)) + 1 }
 
+func (c clock) at(t time.Time) int64 { return int64(t.Sub(c.start)) + 1 }
+
 // A pulse tells when a broker was last heard, and whether it owes an answer. The
 // connections feel it without a lock.
 type pulse struct {

@@ -523,3 +523,16 @@ func TestCloseEndsThoseWhoWait(t *testing.T) {
 		require.ErrorIs(t, err, service.ErrFinderClosed)
 	})
 }
+
+// What a broker sends once it has negotiated tells of that broker only.
+func TestNonsenseOfOneBrokerIsAskedOfAnother(t *testing.T) {
+	inSim(t, 2, "4.4.0", service.FinderConfig{}, func(r *rig) {
+		r.stubs[0].On(kafkawire.APIKeyFindCoordinator, kafkatest.Raw([]byte("HTTP/1.1 502 Bad Gateway\r\n\r\n")))
+		for range 4 {
+			for _, result := range r.find(2*time.Second, "orders") {
+				require.Nil(r.t, result.Err)
+				require.Equal(r.t, r.stubs[1].Addr(), result.AnsweredBy)
+			}
+		}
+	})
+}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 	"github.com/coordsvc/coordsvc/pool"
@@ -23,6 +26,9 @@ const (
 	minExchangeTime = time.Second
 	// batchVersion is the lowest FindCoordinator version with many keys a request (KIP-699).
 	batchVersion kafkawire.Version = 4
+	// chunkBytes is how many bytes of keys begin the last key of a flight: group ids
+	// have a few dozen bytes each, but may have 32,767.
+	chunkBytes = 1 << 20
 	// singleWindows is how many pipeline windows of one-key requests a flight carries.
 	singleWindows = 4
 )
@@ -54,7 +60,7 @@ func (q *queue) fly() {
 	if lease != nil {
 		lease.Release()
 	}
-	retries := q.land(asks, results)
+	retries := q.land(asks, results, lease != nil)
 	if len(retries) > 0 {
 		q.retry(retries, again)
 	}
@@ -63,14 +69,14 @@ func (q *queue) fly() {
 // capacity is how many keys a flight takes: a chunk, or so many one-key requests
 // that single keys of others do not wait long behind them. A flight without a
 // connection takes all, to tell them so.
-func (q *queue) capacity(lease *pool.Lease) int {
+func (q *queue) capacity(lease *pool.Lease) (keys, bytes int) {
 	switch {
 	case lease == nil:
-		return len(q.open)
+		return len(q.open), math.MaxInt
 	case lease.FindCoordinatorVersion() < batchVersion:
-		return min(q.f.cfg.ChunkKeys, singleWindows*q.f.cfg.PipelineWindow)
+		return min(q.f.cfg.ChunkKeys, singleWindows*q.f.cfg.PipelineWindow), chunkBytes
 	default:
-		return q.f.cfg.ChunkKeys
+		return q.f.cfg.ChunkKeys, chunkBytes
 	}
 }
 
@@ -114,11 +120,23 @@ func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, pa
 		results, err = q.exchangeSingles(ctx, lease, asks, v)
 	}
 	if err == nil {
-		return results, false
+		return results, dropLostSession(lease, results)
 	}
 	lost := Result{Err: exchangeFailure(err, lease.Addr(), patience), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(asks)-len(results))...)
-	return results, lost.Err.Reason == ReasonBrokerUnreachable
+	return results, lost.Err.Reason == ReasonBrokerUnreachable || furtherAsks(lost.Err) > 0
+}
+
+// dropLostSession has the connection closed if the broker does not take it for
+// authenticated, and reports that.
+func dropLostSession(lease *pool.Lease, results []Result) bool {
+	for i := range results {
+		if sessionLost(results[i].Err) {
+			lease.Reject(results[i].Err.Code)
+			return true
+		}
+	}
+	return false
 }
 
 // exchangeBatch asks for all keys in one request.
@@ -133,7 +151,7 @@ func (q *queue) exchangeBatch(ctx context.Context, lease *pool.Lease, asks []*as
 	if err != nil {
 		return nil, err
 	}
-	return match(keys, resp.Coordinators, v, lease.Addr()), nil
+	return match(keys, resp.Coordinators, v, lease.Addr(), hosts{}), nil
 }
 
 // exchangeSingles asks for each key in a request of its own, pipelined. On an
@@ -150,54 +168,77 @@ func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*
 	}
 	done, err := q.send(ctx, lease, n, reqs, resps, v, q.f.cfg.PipelineWindow)
 	results := make([]Result, 0, n)
+	known := hosts{}
 	for i := range done {
 		rows := respBodies[i].Coordinators
 		if v < batchVersion && len(rows) == 1 {
 			rows[0].Key = keys[i] // these versions do not repeat the key
 		}
-		results = append(results, match(keys[i:i+1], rows, v, lease.Addr())...)
+		results = append(results, match(keys[i:i+1], rows, v, lease.Addr(), known)...)
 	}
 	return results, err
 }
 
 // match finds the row of each key. Apache Kafka answers in the order asked; others
 // may not, so the key decides. A missing row is an outcome too.
-func match(keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string) []Result {
+func match(keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string, known hosts) []Result {
 	results := make([]Result, len(keys))
-	var byKey map[string]int
+	var misplaced map[string]int // by key, its index; not by row, of which there may be any number
 	for i, key := range keys {
-		at := i
-		if i >= len(rows) || rows[i].Key != key {
-			if byKey == nil {
-				byKey = make(map[string]int, len(rows))
-				for j := range rows {
-					byKey[rows[j].Key] = j
-				}
-			}
-			j, found := byKey[key]
-			if !found {
-				results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
-				continue
-			}
-			at = j
+		if i < len(rows) && rows[i].Key == key {
+			results[i] = outcome(&rows[i], v, addr, known)
+			continue
 		}
-		results[i] = outcome(&rows[at], v, addr)
+		if misplaced == nil {
+			misplaced = make(map[string]int)
+		}
+		misplaced[key] = i
+		results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
+	}
+	for j := range rows {
+		if len(misplaced) == 0 {
+			break
+		}
+		if i, ok := misplaced[rows[j].Key]; ok {
+			results[i] = outcome(&rows[j], v, addr, known)
+			delete(misplaced, rows[j].Key)
+		}
 	}
 	return results
 }
 
 // outcome translates one row of an answer.
-func outcome(row *kafkawire.Coordinator, v kafkawire.Version, addr string) Result {
+func outcome(row *kafkawire.Coordinator, v kafkawire.Version, addr string, known hosts) Result {
 	r := Result{APIVersion: v, AnsweredBy: addr}
 	switch {
 	case row.ErrorCode != kafkawire.ErrNone:
 		r.Err = &LookupError{Contract: ContractOfCode(row.ErrorCode), Detail: brokerText(row.ErrorMessage)}
-	case row.NodeID < 0 || row.Host == "" || row.Port < 1 || row.Port > 65535:
-		r.Err = failure(ReasonInvalidAnswer, fmt.Sprintf("node %d, host %q, port %d", row.NodeID, row.Host, row.Port))
+	case row.NodeID < 0 || !isHost(row.Host) || row.Port < 1 || row.Port > 65535:
+		r.Err = failure(ReasonInvalidAnswer, fmt.Sprintf("node %d, host %s, port %d", row.NodeID, quoteKey(row.Host), row.Port))
 	default:
-		r.Coordinator = Coordinator{NodeID: row.NodeID, Host: row.Host, Port: row.Port}
+		r.Coordinator = Coordinator{NodeID: row.NodeID, Host: known.own(row.Host), Port: row.Port}
 	}
 	return r
+}
+
+// hosts has a copy of each host of an answer: the strings of a decoded answer are
+// parts of its frame, and callers would keep all of that in memory.
+type hosts map[string]string
+
+func (h hosts) own(host string) string {
+	own, ok := h[host]
+	if !ok {
+		own = strings.Clone(host)
+		h[own] = own
+	}
+	return own
+}
+
+// isHost refuses what can be no host's name or address, and what JSON and protobuf
+// could not carry. What a broker is called beyond that is its own affair.
+func isHost(s string) bool {
+	const longest = 255 // RFC 1035, section 2.3.4
+	return s != "" && len(s) <= longest && utf8.ValidString(s)
 }
 
 // brokerText is what a broker's error text is worth showing: v1 to v3 say "NONE",
@@ -238,16 +279,17 @@ func acquireFailure(err error) Result {
 		}
 		return Result{Err: failure(ReasonBrokerUnreachable, err.Error())}
 	}
-	return Result{Err: failure(reasonOf(e.Kind), err.Error())}
+	return Result{Err: &LookupError{Contract: contractOf(e), Detail: err.Error()}}
 }
 
 // exchangeFailure is the outcome of the keys whose answers did not come.
 func exchangeFailure(err error, addr string, patience time.Duration) *LookupError {
-	switch kind := pool.KindOf(err); {
-	case kind == pool.Timeout:
+	var e *pool.Error
+	switch {
+	case pool.KindOf(err) == pool.Timeout:
 		return failure(ReasonDeadlineExceeded, fmt.Sprintf("%s did not answer within %v", addr, patience.Round(time.Millisecond)))
-	case kind != 0:
-		return failure(reasonOf(kind), err.Error())
+	case errors.As(err, &e):
+		return &LookupError{Contract: contractOf(e), Detail: err.Error()}
 	}
 	if errors.Is(err, context.Canceled) {
 		return failure(ReasonShuttingDown, "")
@@ -256,21 +298,48 @@ func exchangeFailure(err error, addr string, patience time.Duration) *LookupErro
 }
 
 // land hands the outcomes to those who wait, and returns the asks to ask again.
-func (q *queue) land(asks []*ask, results []Result) (retries []*ask) {
+func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.flights--
 	for i, a := range asks {
 		r := results[i]
-		if r.Err == nil || !r.Err.Retriable || r.Err.Reason == ReasonShuttingDown {
+		switch {
+		case r.Err == nil, r.Err.Reason == ReasonShuttingDown:
 			a.settle(r)
-			continue
+		case r.Err.Retriable:
+			a.note(r)
+			retries = append(retries, a)
+		case asked && a.askedAnew < furtherAsks(r.Err):
+			a.askedAnew++
+			a.note(r)
+			retries = append(retries, a)
+		default:
+			a.settle(r)
 		}
-		a.note(r)
-		retries = append(retries, a)
 	}
 	q.dispatch()
 	return retries
+}
+
+// furtherAsks is how many more brokers are asked where an outcome that is final says
+// nothing of the key, but something of the broker or the connection that was asked;
+// what the last of them says holds.
+func furtherAsks(e *LookupError) int {
+	switch {
+	case e.Reason == ReasonNotAKafkaBroker, e.Reason == ReasonTLSFailed, e.Reason == ReasonSASLFailed:
+		return 2 // it did speak Kafka when the connection was made: it fell ill since, and others may be well
+	case sessionLost(e):
+		return 1
+	default:
+		return 0
+	}
+}
+
+// sessionLost recognises the answer of a broker for which the connection is not, or
+// no longer, authenticated (seen on Amazon MSK).
+func sessionLost(e *LookupError) bool {
+	return e != nil && e.Kafka && e.Code == kafkawire.ErrIllegalSaslState
 }
 
 // retry brings asks back into the open batch after a pause.

@@ -59,6 +59,8 @@ type ask struct {
 	open bool
 	// attempt counts the answers that were retriable.
 	attempt int
+	// askedAnew counts the further brokers asked, see furtherAsks.
+	askedAnew int
 }
 
 // A waiter is a place in a caller's results.
@@ -219,21 +221,22 @@ func (q *queue) holdEnded() {
 	q.armHold()
 }
 
-// take moves up to n asks from the open batch to the flight that calls it. Every
-// group with asks left gives the same share, and goes to the back if it has more.
-// The mutex is held.
-func (q *queue) take(n int) []*ask {
+// take moves up to n asks from the open batch to the flight that calls it, fewer
+// where their keys are long. Every group with asks left gives the same share, and
+// goes to the back if it has more. The mutex is held.
+func (q *queue) take(n, bytes int) []*ask {
 	taken := make([]*ask, 0, min(n, len(q.open)))
-	for len(taken) < n && len(q.turns) > 0 {
+	full := func() bool { return len(taken) == n || bytes <= 0 }
+	for !full() && len(q.turns) > 0 {
 		share := max(1, (n-len(taken))/len(q.turns))
 		for range len(q.turns) {
-			if len(taken) == n {
+			if full() {
 				break
 			}
 			t := q.turns[0]
 			q.turns = q.turns[1:]
 			limit := min(n, len(taken)+share)
-			for len(t.asks) > 0 && len(taken) < limit {
+			for len(t.asks) > 0 && len(taken) < limit && !full() {
 				a := t.asks[0]
 				t.asks = t.asks[1:]
 				if !a.open { // another group's turn took it
@@ -242,6 +245,7 @@ func (q *queue) take(n int) []*ask {
 				q.shut(a)
 				if a.live() {
 					taken = append(taken, a)
+					bytes -= len(a.key)
 				}
 			}
 			if len(t.asks) > 0 {

@@ -121,6 +121,25 @@ func newStatus(code codes.Code, message string, details ...protoadapt.MessageV1)
 	return s.Err()
 }
 
+// contractOf translates the pool's errors.
+func contractOf(e *pool.Error) Contract {
+	if e.Kind != pool.Unsupported {
+		return ContractOfReason(reasonOf(e.Kind))
+	}
+	ours := kafkawire.Supported(kafkawire.APIKeyFindCoordinator)
+	if _, err := kafkawire.Negotiate(ours, e.Have); err != nil {
+		return noVersion()
+	}
+	return ContractOfReason(ReasonUnsupportedKeyType) // there is a version, but not for this type
+}
+
+// noVersion is the row of UNSUPPORTED_VERSION where no broker has answered that code.
+func noVersion() Contract {
+	c := ContractOfCode(kafkawire.ErrUnsupportedVersion)
+	c.Kafka, c.Code = false, kafkawire.ErrNone
+	return c
+}
+
 // reasonOf translates the kinds of the pool's errors.
 func reasonOf(k pool.ErrorKind) Reason {
 	switch k {
@@ -133,7 +152,7 @@ func reasonOf(k pool.ErrorKind) Reason {
 	case pool.Timeout:
 		return ReasonDeadlineExceeded
 	case pool.Unsupported:
-		return ReasonUnsupportedKeyType
+		return noVersion().Reason
 	case pool.Exhausted:
 		return ReasonOverloaded
 	case pool.InvalidAnswer:

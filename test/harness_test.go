@@ -23,12 +23,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
-// binary is the program, built once for all tests of the package.
-var binary string
+// program is the binary, built once for all tests of the package.
+var program string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -37,8 +38,8 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "coordsvc")
-		build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", binary, "../cmd/coordsvc")...)
+		program = filepath.Join(dir, "coordsvc")
+		build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "../cmd/coordsvc")...)
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "cannot build coordsvc: %v\n%s", err, out)
 			return 1
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 
 // command runs the program without the settings that this environment happens to have.
 func command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(program, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COORDSVC_") })
 	return cmd
 }
@@ -97,6 +98,9 @@ func (p *process) follow(stderr io.Reader, listening chan<- struct{}) {
 	for lines.Scan() {
 		var line struct{ Msg, Protocol, Address string }
 		_ = json.Unmarshal(lines.Bytes(), &line)
+		if strings.HasPrefix(line.Msg, "call") {
+			continue // a line a call would bury the others
+		}
 		p.mu.Lock()
 		p.log.Write(lines.Bytes())
 		p.log.WriteByte('\n')
@@ -156,59 +160,105 @@ type row struct {
 	Reason string
 }
 
-// An asker is one way to ask.
-type asker struct {
-	name string
-	ask  func(t testing.TB, keyType coordsvcv1.KeyType, keys []string) []row
-}
-
-// askers are all ways to ask the service p, and the command line on the cluster.
-func askers(t testing.TB, p *process, bootstrap []string) []asker {
+// client asks p over gRPC.
+func (p *process) client(t testing.TB) coordsvcv1.CoordinatorServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(p.addresses["gRPC"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	client := coordsvcv1.NewCoordinatorServiceClient(conn)
+	return coordsvcv1.NewCoordinatorServiceClient(conn)
+}
+
+// A question is about keys of one type; timeout 0 leaves the default.
+type question struct {
+	keyType coordsvcv1.KeyType
+	keys    []string
+	timeout time.Duration
+}
+
+func (q question) request() *coordsvcv1.FindCoordinatorsRequest {
+	req := &coordsvcv1.FindCoordinatorsRequest{KeyType: q.keyType, Keys: q.keys}
+	if q.timeout > 0 {
+		req.Timeout = durationpb.New(q.timeout)
+	}
+	return req
+}
+
+func (q question) send(t testing.TB, client coordsvcv1.CoordinatorServiceClient) *coordsvcv1.FindCoordinatorsResponse {
+	t.Helper()
+	resp, err := client.FindCoordinators(context.Background(), q.request())
+	require.NoError(t, err)
+	return resp
+}
+
+// post asks p over REST.
+func (q question) post(p *process) (*http.Response, error) {
+	body, err := protojson.Marshal(q.request())
+	if err != nil {
+		return nil, err
+	}
+	return http.Post("http://"+p.addresses["REST"]+"/v1/coordinators:find", "application/json", bytes.NewReader(body))
+}
+
+// An asker is one way to ask.
+type asker struct {
+	name string
+	ask  func(t testing.TB, q question) []row
+}
+
+// askers are all ways to ask the service p, and the command line, with flags, on the cluster.
+func askers(t testing.TB, p *process, bootstrap []string, flags ...string) []asker {
+	t.Helper()
+	client := p.client(t)
 	return []asker{
-		{"gRPC", func(t testing.TB, keyType coordsvcv1.KeyType, keys []string) []row {
+		{"gRPC", func(t testing.TB, q question) []row {
 			t.Helper()
-			resp, err := client.FindCoordinators(context.Background(), &coordsvcv1.FindCoordinatorsRequest{KeyType: keyType, Keys: keys})
-			require.NoError(t, err)
-			return rowsOf(t, resp)
+			return rowsOf(t, q.send(t, client))
 		}},
-		{"REST", func(t testing.TB, keyType coordsvcv1.KeyType, keys []string) []row {
+		{"REST", func(t testing.TB, q question) []row {
 			t.Helper()
-			body, err := protojson.Marshal(&coordsvcv1.FindCoordinatorsRequest{KeyType: keyType, Keys: keys})
-			require.NoError(t, err)
-			resp, err := http.Post("http://"+p.addresses["REST"]+"/v1/coordinators:find", "application/json", bytes.NewReader(body))
+			resp, err := q.post(p)
 			require.NoError(t, err)
 			return rowsOf(t, decode(t, resp))
 		}},
-		{"command line", func(t testing.TB, keyType coordsvcv1.KeyType, keys []string) []row {
+		{"command line", func(t testing.TB, q question) []row {
 			t.Helper()
-			args := []string{"lookup", "--kafka-brokers", strings.Join(bootstrap, ","), "-t", strings.ToLower(keyType.String()), "-o", "json"}
-			cmd := command(append(append(args, "--"), keys...)...)
-			if len(keys) > 100 {
-				cmd = command(append(args, "-")...)
-				cmd.Stdin = strings.NewReader(strings.Join(keys, "\n") + "\n")
-			}
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
-				t.Fatalf("coordsvc lookup: %v\n%s", err, stderr.String())
-			}
-			resp := new(coordsvcv1.FindCoordinatorsResponse)
-			require.NoError(t, protojson.Unmarshal(out, resp), "%s", out)
-			return rowsOf(t, resp)
+			return rowsOf(t, q.run(t, bootstrap, flags))
 		}},
 	}
 }
 
-// getOne asks for one key by REST in the form with the key in the path.
-func getOne(t testing.TB, p *process, keyType, key string) (int, *coordsvcv1.CoordinatorResult, string) {
+// run asks a cluster through the command line: keys as arguments, many on standard input.
+func (q question) run(t testing.TB, bootstrap, flags []string) *coordsvcv1.FindCoordinatorsResponse {
 	t.Helper()
-	resp, err := http.Get("http://" + p.addresses["REST"] + "/v1/coordinators/" + keyType + "/" + url.PathEscape(key))
+	args := append([]string{"lookup", "--kafka-brokers", strings.Join(bootstrap, ","), "-t", strings.ToLower(q.keyType.String()), "-o", "json"}, flags...)
+	if q.timeout > 0 {
+		args = append(args, "--timeout", q.timeout.String())
+	}
+	cmd := command(append(append(slices.Clone(args), "--"), q.keys...)...)
+	if len(q.keys) > 100 {
+		cmd = command(append(args, "-")...)
+		cmd.Stdin = strings.NewReader(strings.Join(q.keys, "\n") + "\n")
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
+		t.Fatalf("coordsvc lookup: %v\n%s", err, stderr.String())
+	}
+	resp := new(coordsvcv1.FindCoordinatorsResponse)
+	require.NoError(t, protojson.Unmarshal(out, resp), "%s", out)
+	return resp
+}
+
+// getOne asks for one key by REST in the form with the key in the path.
+func getOne(t testing.TB, p *process, q question) (int, *coordsvcv1.CoordinatorResult, string) {
+	t.Helper()
+	where := "http://" + p.addresses["REST"] + "/v1/coordinators/" + q.keyType.String() + "/" + url.PathEscape(q.keys[0])
+	if q.timeout > 0 {
+		where += "?timeout=" + q.timeout.String()
+	}
+	resp, err := http.Get(where)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)

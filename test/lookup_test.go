@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,26 +15,8 @@ import (
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 	"github.com/coordsvc/coordsvc/internal/kafkatest"
+	"github.com/coordsvc/coordsvc/kafkawire"
 )
-
-// A release is what one Kafka release is expected to answer.
-type release struct {
-	version string
-	brokers int
-	// highest is the FindCoordinator version in use with it.
-	highest int16
-	// transaction and share are the reasons with which lookups of these types
-	// end; empty where they succeed.
-	transaction, share string
-}
-
-// releases are the expected outcomes on real Kafka. The README's table says the same.
-var releases = []release{
-	{version: "0.10.1.1", brokers: 1, highest: 0, transaction: "UNSUPPORTED_KEY_TYPE", share: "UNSUPPORTED_KEY_TYPE"},
-	{version: "1.1.1", brokers: 1, highest: 1, share: "UNSUPPORTED_KEY_TYPE"},
-	{version: "2.8.2", brokers: 1, highest: 3, share: "UNSUPPORTED_KEY_TYPE"},
-	{version: "4.4.0", brokers: 3, highest: 6},
-}
 
 // An environment is a cluster, what to expect of it, and coordsvc in front of it.
 type environment struct {
@@ -42,20 +26,17 @@ type environment struct {
 	service   *process
 }
 
-// keyTypes are the types by their number in the protocol.
-var keyTypes = map[coordsvcv1.KeyType]int8{
-	coordsvcv1.KeyType_GROUP: 0, coordsvcv1.KeyType_TRANSACTION: 1, coordsvcv1.KeyType_SHARE: 2,
+// newEnvironment starts coordsvc before a cluster.
+func newEnvironment(t *testing.T, r release, bootstrap []string) *environment {
+	t.Helper()
+	service := serve(t, bootstrap, r.flags()...)
+	service.ready(t)
+	return &environment{release: r, bootstrap: bootstrap, service: service, askers: askers(t, service, bootstrap, r.flags()...)}
 }
 
-func (r release) reason(t coordsvcv1.KeyType) string {
-	switch t {
-	case coordsvcv1.KeyType_TRANSACTION:
-		return r.transaction
-	case coordsvcv1.KeyType_SHARE:
-		return r.share
-	default:
-		return ""
-	}
+// question is one about keys, with the patience that the release deserves.
+func (e *environment) question(t coordsvcv1.KeyType, keys []string) question {
+	return question{keyType: t, keys: keys, timeout: e.timeout(t)}
 }
 
 // want is what the cluster itself says, asked one raw request a key.
@@ -68,7 +49,7 @@ func (e *environment) want(t *testing.T, keyType coordsvcv1.KeyType, keys []stri
 		}
 		return rows
 	}
-	raw, err := kafkatest.RawFindAll(e.bootstrap[0], e.highest, keyTypes[keyType], keys)
+	raw, err := kafkatest.RawFindAll(e.bootstrap[0], e.highest, numberOf(keyType), keys)
 	require.NoError(t, err)
 	for i, key := range keys {
 		require.Zero(t, raw[i].Code, "the cluster is warm")
@@ -84,34 +65,45 @@ var oddKeys = []string{
 	"coordinators:find", "2147483646", "a,b", "é́", "polygenelubricants",
 }
 
+// oddShareKeys are the same for share partitions.
+var oddShareKeys = []string{
+	"a/b:nT3i4OXyR0mr0my1RZx9pQ:0", "😀:nT3i4OXyR0mr0my1RZx9pQ:2147483647", "100%:___________________8_A:7",
+	strings.Repeat("x", 249) + ":nT3i4OXyR0mr0my1RZx9pQ:1",
+}
+
+func odd(t coordsvcv1.KeyType) []string {
+	if t == coordsvcv1.KeyType_SHARE {
+		return oddShareKeys
+	}
+	return oddKeys
+}
+
 // lookupCases are asked of every cluster, in every way.
 var lookupCases = []struct {
 	name string
-	keys func(keyType coordsvcv1.KeyType) []string
+	keys func(r *release, t coordsvcv1.KeyType) []string
 }{
-	{"one key", func(t coordsvcv1.KeyType) []string { return kafkatest.WellFormedKeys(keyTypes[t], "one", 1) }},
-	{"5,000 keys", func(t coordsvcv1.KeyType) []string { return kafkatest.WellFormedKeys(keyTypes[t], "many", 5_000) }},
-	{"duplicates", func(t coordsvcv1.KeyType) []string {
-		keys := kafkatest.WellFormedKeys(keyTypes[t], "twice", 3)
+	{"one key", func(_ *release, t coordsvcv1.KeyType) []string {
+		return kafkatest.WellFormedKeys(numberOf(t), "one", 1)
+	}},
+	{"many keys", func(r *release, t coordsvcv1.KeyType) []string {
+		return kafkatest.WellFormedKeys(numberOf(t), "many", max(r.bulk, 1_000))
+	}},
+	{"duplicates", func(_ *release, t coordsvcv1.KeyType) []string {
+		keys := kafkatest.WellFormedKeys(numberOf(t), "twice", 3)
 		return slices.Concat(keys, keys[1:], keys[:1])
 	}},
-	{"odd keys", func(t coordsvcv1.KeyType) []string {
-		if t != coordsvcv1.KeyType_SHARE {
-			return oddKeys
-		}
-		keys := []string{"a/b:nT3i4OXyR0mr0my1RZx9pQ:0", "😀:nT3i4OXyR0mr0my1RZx9pQ:2147483647", "100%:___________________8_A:7"}
-		return keys
-	}},
+	{"odd keys", func(_ *release, t coordsvcv1.KeyType) []string { return odd(t) }},
 }
 
 func runLookupCases(t *testing.T, e *environment) {
-	for keyType := range keyTypes {
+	for _, keyType := range keyTypes {
 		for _, c := range lookupCases {
-			keys := c.keys(keyType)
-			want := e.want(t, keyType, keys)
+			keys := c.keys(&e.release, keyType.api)
+			want := e.want(t, keyType.api, keys)
 			for _, a := range e.askers {
-				t.Run(fmt.Sprintf("%v/%s/%s", keyType, c.name, a.name), func(t *testing.T) {
-					got := a.ask(t, keyType, keys)
+				t.Run(fmt.Sprintf("%v/%s/%s", keyType.api, c.name, a.name), func(t *testing.T) {
+					got := a.ask(t, e.question(keyType.api, keys))
 					require.Len(t, got, len(want))
 					for i := range want {
 						require.Equal(t, want[i], got[i])
@@ -119,68 +111,124 @@ func runLookupCases(t *testing.T, e *environment) {
 				})
 			}
 		}
-		t.Run(fmt.Sprintf("%v/key in the path", keyType), func(t *testing.T) {
-			keys := lookupCases[len(lookupCases)-1].keys(keyType)
-			for i, want := range e.want(t, keyType, keys) {
-				status, got, body := getOne(t, e.service, keyType.String(), keys[i])
-				if want.Reason != "" {
-					require.Equal(t, http.StatusNotImplemented, status)
-					require.Contains(t, body, want.Reason)
-					continue
-				}
-				require.Equal(t, http.StatusOK, status, "%q: %s", keys[i], body)
-				require.Equal(t, want, row{Key: got.GetKey(), Node: got.GetCoordinator().GetNodeId(),
-					Addr: fmt.Sprintf("%s:%d", got.GetCoordinator().GetHost(), got.GetCoordinator().GetPort())})
-				require.EqualValues(t, e.highest, got.GetApiVersion())
-				require.Contains(t, e.bootstrap, got.GetAnsweredBy())
-			}
-		})
+		t.Run(fmt.Sprintf("%v/key in the path", keyType.api), func(t *testing.T) { askInPath(t, e, keyType.api) })
+	}
+}
+
+// statusOf is the HTTP status with which GetCoordinator tells a reason.
+var statusOf = map[string]int{cannotCarry: http.StatusNotImplemented, neverThere: http.StatusServiceUnavailable}
+
+func askInPath(t *testing.T, e *environment, keyType coordsvcv1.KeyType) {
+	keys := odd(keyType)
+	for i, want := range e.want(t, keyType, keys) {
+		status, got, body := getOne(t, e.service, e.question(keyType, keys[i:i+1]))
+		if want.Reason != "" {
+			require.Equal(t, statusOf[want.Reason], status, "%q: %s", keys[i], body)
+			require.Contains(t, body, want.Reason)
+			continue
+		}
+		require.Equal(t, http.StatusOK, status, "%q: %s", keys[i], body)
+		require.Equal(t, want, row{Key: got.GetKey(), Node: got.GetCoordinator().GetNodeId(),
+			Addr: fmt.Sprintf("%s:%d", got.GetCoordinator().GetHost(), got.GetCoordinator().GetPort())})
+		require.EqualValues(t, e.highest, got.GetApiVersion())
+		require.Contains(t, e.bootstrap, got.GetAnsweredBy())
 	}
 }
 
 func TestLookupsOnAnInProcessCluster(t *testing.T) {
 	fake := kafkatest.Fake(t, 3)
-	service := serve(t, fake.ListenAddrs())
-	service.ready(t)
-	runLookupCases(t, &environment{
-		release: release{version: "fake", highest: 6}, bootstrap: fake.ListenAddrs(),
-		askers: askers(t, service, fake.ListenAddrs()), service: service,
-	})
+	runLookupCases(t, newEnvironment(t, release{version: "fake", highest: 6, bulk: 5_000}, fake.ListenAddrs()))
 }
 
+// TestKafkaLookups is the matrix: every release, cold and warm, every type of key,
+// every way to ask.
 func TestKafkaLookups(t *testing.T) {
+	var rows observed
 	kafkatest.EachRelease(t, func(t *testing.T, version string) {
-		i := slices.IndexFunc(releases, func(r release) bool { return r.version == version })
-		require.GreaterOrEqual(t, i, 0, "no expectations are written down for Kafka %s", version)
-		r := releases[i]
+		r := expectationsFor(t, version)
 		cluster := kafkatest.Start(t, kafkatest.Options{Version: version, Brokers: r.brokers})
-		service := serve(t, cluster.Bootstrap())
-		service.ready(t)
-		e := &environment{release: r, bootstrap: cluster.Bootstrap(), askers: askers(t, service, cluster.Bootstrap()), service: service}
-		t.Run("cold", func(t *testing.T) { askCold(t, e) })
+		e := newEnvironment(t, r, cluster.Bootstrap())
+		t.Run("cold", func(t *testing.T) { askCold(t, e, cluster) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.NoError(t, cluster.Warm(ctx))
 		runLookupCases(t, e)
+		t.Run("brokers", func(t *testing.T) { listBrokers(t, e) })
+		got := observe(t, e)
+		require.Equal(t, r.expected(), got)
+		rows = append(rows, got)
 	})
+	rows.publish(t)
 }
 
-// askCold asks while the internal topics do not exist: Kafka makes them on the
-// first lookup, and the call waits for it within its timeout.
-func askCold(t *testing.T, e *environment) {
-	for keyType, number := range keyTypes {
-		deadline := time.Now().Add(30 * time.Second)
-		for {
-			rows := e.askers[0].ask(t, keyType, kafkatest.WellFormedKeys(number, "cold", 1))
-			if reason := e.reason(keyType); reason != "" {
-				require.Equal(t, reason, rows[0].Reason)
-				break
-			}
-			if rows[0].Reason == "" {
-				break
-			}
-			require.Equal(t, "COORDINATOR_NOT_AVAILABLE", rows[0].Reason)
-			require.True(t, time.Now().Before(deadline), "%v: still %s after 30 s", keyType, rows[0].Reason)
+// askCold asks in every way at once while the internal topics do not exist: Kafka
+// makes them on the first lookup, and the call waits for it within its timeout.
+func askCold(t *testing.T, e *environment, cluster *kafkatest.Cluster) {
+	topics, err := filepath.Glob(filepath.Join(cluster.Dir(), "broker-*", "data", "__*_*-*"))
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(topics, " "), "__consumer_offsets-", "the cluster is not cold")
+	for _, keyType := range keyTypes {
+		q := e.question(keyType.api, kafkatest.WellFormedKeys(keyType.number, "cold", 2))
+		if q.timeout == 0 {
+			q.timeout = 25 * time.Second
+		}
+		answers := make([][]row, len(e.askers))
+		var asked sync.WaitGroup
+		for i, a := range e.askers {
+			asked.Go(func() { answers[i] = a.ask(t, q) })
+		}
+		asked.Wait()
+		want := e.want(t, keyType.api, q.keys)
+		for i, a := range e.askers {
+			require.Equal(t, want, answers[i], "%v over %s", keyType.api, a.name)
 		}
 	}
+}
+
+// listBrokers checks that an operator sees each broker, and what was negotiated.
+func listBrokers(t *testing.T, e *environment) {
+	list, err := e.service.client(t).ListBrokers(t.Context(), &coordsvcv1.ListBrokersRequest{})
+	require.NoError(t, err)
+	require.Len(t, list.GetBrokers(), len(e.bootstrap))
+	for i, b := range list.GetBrokers() {
+		if e.version != "0.8.2.2" { // where Metadata names no broker until a topic exists
+			require.EqualValues(t, i+1, b.GetNodeId())
+		}
+		require.Equal(t, e.bootstrap[i], fmt.Sprintf("%s:%d", b.GetHost(), b.GetPort()))
+		require.True(t, b.GetReachable(), "%v", b)
+		require.EqualValues(t, e.highest, b.GetFindCoordinatorVersion())
+	}
+}
+
+// observe looks up keys of each type through a proxy that counts, and says in the
+// words of the README what came of it.
+func observe(t *testing.T, e *environment) releaseRow {
+	t.Helper()
+	const keys = 200
+	proxy := kafkatest.NewProxy(t, e.bootstrap[0])
+	service := serve(t, []string{proxy.Addr()}, append(e.flags(), "--kafka-discover-brokers=false")...)
+	service.ready(t)
+	client := service.client(t)
+	row := releaseRow{version: e.version}
+	for _, keyType := range keyTypes {
+		proxy.Forget()
+		results := e.question(keyType.api, kafkatest.WellFormedKeys(keyType.number, "observed", keys)).send(t, client).GetResults()
+		require.Len(t, results, keys)
+		outcome := outcomeText(results[0].GetError().GetReason())
+		switch keyType.api {
+		case coordsvcv1.KeyType_GROUP:
+			row.highest, row.group = fmt.Sprint(results[0].GetApiVersion()), outcome
+			requests := proxy.Requests(kafkawire.APIKeyFindCoordinator)
+			row.how = howText(requests < keys)
+			t.Logf("%d keys in %d requests", keys, requests)
+		case coordsvcv1.KeyType_TRANSACTION:
+			row.transaction = outcome
+		default:
+			row.share = outcome
+		}
+		if e.reason(keyType.api) == cannotCarry {
+			require.Zero(t, proxy.Requests(kafkawire.APIKeyFindCoordinator), "what the broker would mistake was sent")
+		}
+	}
+	return row
 }

@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -22,6 +23,7 @@ func RequireReal(t testing.TB, versions ...string) {
 	}
 	for _, v := range versions {
 		if !slices.Contains(selected, v) {
+			noteSkipped(t, "needs Kafka "+v)
 			t.Skipf("needs Kafka %s, which KAFKA_VERSIONS=%s leaves out", v, os.Getenv("KAFKA_VERSIONS"))
 		}
 	}
@@ -44,7 +46,30 @@ func EachRelease(t *testing.T, test func(t *testing.T, version string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, v := range Releases {
+		if !slices.Contains(versions, v) {
+			noteSkipped(t, "on Kafka "+v)
+		}
+	}
 	for _, v := range versions {
 		t.Run("kafka-"+v, func(t *testing.T) { test(t, v) })
+	}
+}
+
+// noteSkipped adds a line to the file that KAFKATEST_SKIPPED names: go test says
+// nothing of skips unless it is asked for everything.
+func noteSkipped(t testing.TB, what string) {
+	t.Helper()
+	name := os.Getenv("KAFKATEST_SKIPPED")
+	if name == "" {
+		return
+	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := fmt.Fprintf(file, "  %s: %s\n", t.Name(), what); err != nil {
+		t.Fatal(err)
 	}
 }

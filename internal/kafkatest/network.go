@@ -219,6 +219,12 @@ func (c *memConn) Close() error {
 	return nil
 }
 
+// CloseWrite ends the stream to the other end; the other way stays open.
+func (c *memConn) CloseWrite() error {
+	c.out.closeWrite(io.EOF)
+	return nil
+}
+
 // Reset ends the connection and throws away what the other end has not read.
 func (c *memConn) Reset() {
 	c.out.closeWrite(os.NewSyscallError("read", syscall.ECONNRESET))

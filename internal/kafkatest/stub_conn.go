@@ -153,6 +153,17 @@ func (c *Conn) Reset() {
 	})
 }
 
+// CloseWrite ends the stream to the client alone: it reads the end, while what it
+// writes still arrives.
+func (c *Conn) CloseWrite() {
+	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+	}
+}
+
+// RemoteAddr is the client's end.
+func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
+
 // Done is closed when the connection has ended, from whichever side.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 

@@ -37,9 +37,8 @@ var modes = []struct {
 
 // BenchmarkCall is one key by gRPC, over loopback, from 32 callers, to stub brokers in
 // the same process; BenchmarkBatch one call of 1,000 keys. cpu-µs/op is the processor
-// time of the whole process, which is steadier than the time on a busy machine.
-//
-// To compare: go test ./internal/telemetry -run '^$' -bench 'Call|Batch' -count 10 | benchstat -col /mode -
+// time of the whole process, callers and brokers too, which is steadier than the time
+// on a busy machine. Compare with benchstat -col /mode.
 func BenchmarkCall(b *testing.B) { benchmark(b, keysOf(1)) }
 
 // BenchmarkBatch is BenchmarkCall with 1,000 keys.

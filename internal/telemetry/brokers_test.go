@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
@@ -33,7 +34,7 @@ func page(t *testing.T, sources telemetry.Sources) string {
 	m.Collect(sources)
 	m.Ready(func() bool { return true })
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.Equal(t, 200, w.Code, w.Body.String())
 	return w.Body.String()
 }
@@ -74,7 +75,7 @@ func TestBrokersThatLeftAreGone(t *testing.T) {
 	})
 	scrape := func() string {
 		w := httptest.NewRecorder()
-		m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
 	require.Contains(t, scrape(), `node="2"`)

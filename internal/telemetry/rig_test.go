@@ -172,17 +172,6 @@ func (r *rig) scrape(t testing.TB) scraped {
 	return values
 }
 
-// ours are the names of the series that are coordsvc's own.
-func (s scraped) ours() map[string]bool {
-	names := map[string]bool{}
-	for name := range s {
-		if strings.HasPrefix(name, "coordsvc_") {
-			names[name] = true
-		}
-	}
-	return names
-}
-
 func labels(m *dto.Metric) string {
 	var pairs []string
 	for _, l := range m.GetLabel() {

@@ -72,7 +72,7 @@ func (k *kept) spans(t *testing.T, name string, n int) []tracetest.SpanStub {
 func attributes(s tracetest.SpanStub) map[string]string {
 	values := map[string]string{}
 	for _, a := range s.Attributes {
-		values[string(a.Key)] = a.Value.Emit()
+		values[string(a.Key)] = a.Value.String()
 	}
 	return values
 }
