@@ -53,12 +53,17 @@ func (c *demoCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	instance, err := newInstance(&loaded.Settings, logger)
+	seen, logger, err := observe(&loaded.Settings, logger)
 	if err != nil {
 		return err
 	}
+	defer seen.close(logger)
+	instance, err := newInstance(&loaded.Settings, seen, logger)
+	if err != nil {
+		return named(err, loaded)
+	}
 	defer instance.close(logger)
-	srv, err := listen(&loaded.Settings, instance, logger)
+	srv, err := listen(loaded, instance, logger)
 	if err != nil {
 		return err
 	}

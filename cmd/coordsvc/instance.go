@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
+	"github.com/coordsvc/coordsvc/internal/brokerauth"
 	"github.com/coordsvc/coordsvc/internal/config"
 	"github.com/coordsvc/coordsvc/kafkawire"
 	"github.com/coordsvc/coordsvc/pool"
@@ -19,10 +21,16 @@ type instance struct {
 
 	cluster *pool.Cluster
 	finder  *service.Finder
+	seen    *observation
 }
 
-// newInstance puts the parts together. Nothing is dialled before start.
-func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, error) {
+// newInstance puts the parts together. Nothing is dialled before start. seen is nil
+// where nobody looks.
+func newInstance(settings *config.Settings, seen *observation, logger *slog.Logger) (*instance, error) {
+	secure, sasl, err := brokerAuth(settings, logger)
+	if err != nil {
+		return nil, err
+	}
 	cluster, err := pool.NewCluster(pool.Config{
 		Bootstrap:               settings.Kafka.Brokers,
 		ClientID:                settings.Kafka.ClientID,
@@ -37,18 +45,22 @@ func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, err
 		MaxLifetime:             settings.Pool.MaxLifetime,
 		AcquireTimeout:          settings.Pool.AcquireTimeout,
 		MaxWaiters:              settings.Pool.MaxWaiters,
+		TLS:                     secure,
+		SASL:                    sasl,
 		Logger:                  logger,
 	})
 	if err != nil {
 		return nil, failf(exitUsage, "%s", err)
 	}
-	finder := service.NewFinder(cluster, service.FinderConfig{
+	finderConfig := service.FinderConfig{
 		ChunkKeys:      settings.Lookup.ChunkKeys,
 		PipelineWindow: settings.Lookup.PipelineWindow,
 		RequestTimeout: settings.Kafka.RequestTimeout,
 		MaxWaitingKeys: settings.Limits.MaxWaitingKeys,
 		Logger:         logger,
-	})
+	}
+	seen.watchFinder(&finderConfig)
+	finder := service.NewFinder(cluster, finderConfig)
 	return &instance{
 		CoordinatorService: service.NewCoordinatorService(finder, cluster, service.Limits{
 			MaxKeys:        settings.Lookup.MaxKeys,
@@ -57,7 +69,22 @@ func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, err
 		}),
 		cluster: cluster,
 		finder:  finder,
+		seen:    seen,
 	}, nil
+}
+
+// brokerAuth reads the files that connections to brokers need. Nothing is dialled. The
+// error is one for named.
+func brokerAuth(settings *config.Settings, logger *slog.Logger) (func() *tls.Config, *pool.SASL, error) {
+	secure, err := brokerauth.TLS(settings.Kafka.TLS, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	sasl, err := brokerauth.SASL(settings.Kafka.SASL, settings.Kafka.TLS.Enabled, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	return secure, sasl, nil
 }
 
 func (i *instance) start() { i.cluster.Start() }

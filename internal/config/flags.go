@@ -124,11 +124,10 @@ func placeholder(s *Setting) string {
 		return strings.ToUpper(strings.ReplaceAll(s.Limit.Syntax, " ", ""))
 	case s.Type() == "duration":
 		return "TIME"
-	case s.Type() == "integer":
+	case s.Type() == "integer" || s.Type() == "number":
 		return "N"
 	default:
-		_, last, _ := strings.Cut(s.Path, ".")
-		return strings.ToUpper(last)
+		return strings.ToUpper(s.Path[strings.LastIndexByte(s.Path, '.')+1:])
 	}
 }
 

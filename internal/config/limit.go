@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,40 @@ func from(low, high int) Limit {
 	}
 }
 
+// share allows a part of the whole.
+func share() Limit {
+	return Limit{
+		Min: "0", Max: "1",
+		check: func(value any) error {
+			if x := value.(float64); x < 0 || x > 1 {
+				return fmt.Errorf("%v is out of range; give 0 to 1, where 0.1 is a tenth", x)
+			}
+			return nil
+		},
+	}
+}
+
+// collectorURL allows a URL that can be shown, without credentials, and none at all.
+func collectorURL() Limit {
+	return Limit{
+		Syntax: "http(s)://host:port",
+		check: func(value any) error {
+			u, err := url.Parse(value.(string))
+			switch {
+			case value == "":
+				return nil
+			case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
+				return errors.New("the value is no URL that begins with http:// or https:// and a host, for example http://otel-collector.example:4318")
+			case u.User != nil:
+				return errors.New("the URL holds a user or a password, which would be shown; give credentials in OTEL_EXPORTER_OTLP_HEADERS")
+			case u.RawQuery != "" || u.Fragment != "":
+				return errors.New("the URL has a query or a fragment; give only scheme, host, port and, if need be, a path")
+			}
+			return nil
+		},
+	}
+}
+
 func between(low, high time.Duration) Limit {
 	return Limit{
 		Min: formatDuration(low), Max: formatDuration(high),
@@ -65,7 +100,7 @@ func oneOf(values ...string) Limit {
 		OneOf: values,
 		check: func(value any) error {
 			if text := value.(string); !slices.Contains(values, text) {
-				return fmt.Errorf("%q is not one of %s", text, strings.Join(values, ", "))
+				return fmt.Errorf("%q is not one of %s%s", text, strings.Join(values, ", "), didYouMean(nearest(text, values)))
 			}
 			return nil
 		},
@@ -85,6 +120,61 @@ func printable(maxBytes int) Limit {
 				return fmt.Errorf("the value has %d bytes; at most %d are allowed", len(text), maxBytes)
 			case strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
 				return fmt.Errorf("%q holds a character that cannot be printed", text)
+			}
+			return nil
+		},
+	}
+}
+
+// oneLine allows what fits into a message of SASL.
+func oneLine() Limit {
+	return Limit{check: func(value any) error {
+		if strings.ContainsFunc(value.(string), unicode.IsControl) {
+			return errors.New("the value holds a control character")
+		}
+		return nil
+	}}
+}
+
+// httpURL allows what can be fetched. A password in it would be printed with it.
+func httpURL() Limit {
+	return Limit{
+		Syntax: "URL",
+		check: func(value any) error {
+			text := value.(string)
+			u, err := url.Parse(text)
+			switch {
+			case err == nil && u.User != nil:
+				return errors.New("the URL holds a user or a password; give them by settings of their own")
+			case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
+				return fmt.Errorf("%q is no URL that begins with https:// or http:// and has a host", text)
+			}
+			return nil
+		},
+	}
+}
+
+// saslExtensions allows what RFC 7628, section 3.1, does, but for the name auth, which
+// is the token's.
+func saslExtensions() Limit {
+	return Limit{
+		Syntax: "name=value, ...",
+		check: func(value any) error {
+			seen := map[string]bool{}
+			for _, item := range value.([]string) {
+				name, text, found := strings.Cut(item, "=")
+				letters := strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz") == ""
+				switch {
+				case !found || text == "":
+					return fmt.Errorf("%q is not name=value", item)
+				case !letters || name == "" || name == "auth":
+					return fmt.Errorf("%q cannot be the name of an extension: it has letters only, and auth is taken", name)
+				case strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' }):
+					return fmt.Errorf("the value of the extension %s has a character that is not printable ASCII", name)
+				case seen[name]:
+					return fmt.Errorf("the extension %s is given twice", name)
+				}
+				seen[name] = true
 			}
 			return nil
 		},

@@ -8,11 +8,14 @@ type Settings struct {
 	Kafka    Kafka
 	Pool     Pool
 	Lookup   Lookup
-	GRPC     Listener
-	HTTP     Listener
-	Admin    Listener
+	GRPC     GRPC
+	HTTP     HTTP
+	Admin    Admin
+	TLS      TLS
+	Auth     Auth
 	Limits   Limits
 	Log      Log
+	Tracing  Tracing
 	Shutdown Shutdown
 }
 
@@ -24,6 +27,38 @@ type Kafka struct {
 	DialTimeout     time.Duration
 	RequestTimeout  time.Duration
 	MaxAPIVersions  int
+	TLS             KafkaTLS
+	SASL            KafkaSASL
+}
+
+// KafkaTLS says how connections to brokers are secured.
+type KafkaTLS struct {
+	Enabled            bool
+	CAFile             string
+	CertFile           string
+	KeyFile            string
+	ServerName         string
+	InsecureSkipVerify bool
+}
+
+// KafkaSASL says as whom brokers know the service.
+type KafkaSASL struct {
+	Mechanism    string // empty: connections do not authenticate
+	Username     string
+	Password     string
+	PasswordFile string
+	TokenFile    string
+	OAuth        KafkaOAuth
+}
+
+// KafkaOAuth says where tokens for the brokers come from.
+type KafkaOAuth struct {
+	TokenEndpointURL string
+	ClientID         string
+	ClientSecret     string
+	ClientSecretFile string
+	Scope            string
+	Extensions       []string // name=value
 }
 
 // Pool bounds the connections to each broker.
@@ -49,6 +84,52 @@ type Listener struct {
 	Address string
 }
 
+// GRPC is the gRPC port.
+type GRPC struct {
+	Listener
+
+	Reflection bool
+}
+
+// HTTP is the REST port.
+type HTTP struct {
+	Listener
+
+	Docs bool
+}
+
+// TLS is what the gRPC and the REST port show and demand.
+type TLS struct {
+	Enabled      bool
+	CertFile     string
+	KeyFile      string
+	ClientAuth   string
+	ClientCAFile string
+}
+
+// Auth says who may call.
+type Auth struct {
+	AllowedSubjects []string
+	TokenFile       string
+	OIDC            OIDC
+	PolicyFile      string
+}
+
+// OIDC says whose JWTs are accepted.
+type OIDC struct {
+	Issuer    string
+	Audience  []string
+	CAFile    string
+	ClockSkew time.Duration
+}
+
+// Admin is the port for probes and operators.
+type Admin struct {
+	Listener
+
+	Pprof bool
+}
+
 // Limits bound what all callers together may ask of the service.
 type Limits struct {
 	MaxWaitingKeys int
@@ -58,6 +139,12 @@ type Limits struct {
 type Log struct {
 	Level  string
 	Format string
+}
+
+// Tracing says where spans go, and of how many calls.
+type Tracing struct {
+	Endpoint    string
+	SampleRatio float64
 }
 
 // Shutdown gives the times of a graceful stop.

@@ -19,7 +19,10 @@ import (
 )
 
 // callRecord is what the outer steps learn from the inner ones of the same call.
-type callRecord struct{ requestID string }
+type callRecord struct {
+	requestID string
+	caller    string // "" where nobody is asked who they are
+}
 
 type callRecordKey struct{}
 
@@ -148,6 +151,9 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req any, c
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
+	if caller := callerOf(ctx); caller != "" {
+		attrs = append(attrs, slog.String("caller", caller))
+	}
 	keyType, keys := whatIsAsked(req)
 	if keys != nil {
 		attrs = append(attrs, slog.String("key_type", keyType), slog.Int("keys", len(keys)))
@@ -163,8 +169,13 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req any, c
 	}
 }
 
+// isOurs tells the methods of the API from gRPC health and reflection.
+func isOurs(fullMethod string) bool {
+	return strings.HasPrefix(fullMethod, "/"+coordsvcv1.CoordinatorService_ServiceDesc.ServiceName+"/")
+}
+
 func callLevel(method string, code codes.Code) slog.Level {
-	if !strings.HasPrefix(method, "/"+coordsvcv1.CoordinatorService_ServiceDesc.ServiceName+"/") {
+	if !isOurs(method) {
 		return slog.LevelDebug // health checks would drown the rest
 	}
 	switch code {
@@ -201,7 +212,7 @@ func statuses(logger *slog.Logger) step {
 			}
 			s, ok := statusOf(err)
 			if !ok {
-				logger.Error("a call failed with an error that has no status", "method", info.FullMethod,
+				logger.ErrorContext(ctx, "a call failed with an error that has no status", "method", info.FullMethod,
 					"request_id", requestIDOf(ctx), "error", err)
 				s = internalError(requestIDOf(ctx))
 			}
@@ -210,11 +221,16 @@ func statuses(logger *slog.Logger) step {
 	}
 }
 
-// deadline bounds a call: the earlier of the caller's own deadline and most from now.
+// deadline bounds what a caller asks for: its deadline, or most from now if that is
+// earlier. A call without one gets none here: the service has a default for it,
+// which could not be told from a caller's wish.
 func deadline(most time.Duration) step {
 	return step{
 		name: "deadline",
 		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if _, given := ctx.Deadline(); !given {
+				return handler(ctx, req)
+			}
 			ctx, cancel := context.WithTimeout(ctx, most)
 			defer cancel()
 			return handler(ctx, req)
