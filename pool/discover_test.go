@@ -347,3 +347,23 @@ func TestFailingMetadataIsNoRedialStorm(t *testing.T) {
 		require.Less(t, stub.Accepted()-before, 200, "connections in a minute")
 	})
 }
+
+// Every trouble asks for a refresh; while refreshes fail too they keep their pauses.
+func TestFailingLookupsDoNotHurryFailingRefreshes(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		c.Start()
+		time.Sleep(10 * time.Second)
+		stub.On(metadata, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.On(findCoordinator, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.Forget()
+		const lookups = 500
+		for range lookups {
+			_, err := use(t.Context(), c, "group")
+			require.Error(t, err)
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Less(t, stub.Count(metadata), 40, "in ten seconds")
+	})
+}
