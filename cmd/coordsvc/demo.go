@@ -58,7 +58,7 @@ func (c *demoCmd) Run(inv *invocation) error {
 		return err
 	}
 	defer instance.close(logger)
-	srv, err := listen(&loaded.Settings, instance, logger)
+	srv, err := listen(loaded, instance, logger)
 	if err != nil {
 		return err
 	}

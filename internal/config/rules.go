@@ -20,6 +20,7 @@ func (l *Loaded) checkRules() []error {
 		broken("limits.max-waiting-keys", "%d is less than lookup.max-keys, which is %d (%s): the largest call could never be served",
 			l.Limits.MaxWaitingKeys, l.Lookup.MaxKeys, l.origins["lookup.max-keys"])
 	}
+	mistakes = append(mistakes, l.checkSecurity()...)
 	listeners := []struct{ path, address string }{
 		{"grpc.address", l.GRPC.Address},
 		{"http.address", l.HTTP.Address},

@@ -41,6 +41,8 @@ var Sections = []Section{
 	{"grpc", "gRPC port"},
 	{"http", "REST port"},
 	{"admin", "Admin port"},
+	{"tls", "TLS on the gRPC and the REST port"},
+	{"auth", "Who may call"},
 	{"limits", "Limits"},
 	{"log", "Logs"},
 	{"shutdown", "Stopping"},
@@ -212,6 +214,12 @@ var table = []*Setting{
 		field:   func(s *Settings) any { return &s.GRPC.Address },
 	},
 	{
+		Path:    "grpc.reflection",
+		Default: "true",
+		Doc:     "Serve gRPC reflection, which tells tools such as grpcurl what calls there are. It answers only those who may call.",
+		field:   func(s *Settings) any { return &s.GRPC.Reflection },
+	},
+	{
 		Path:    "http.address",
 		Default: ":8080",
 		Doc:     "Where REST is served, as host:port.",
@@ -219,11 +227,100 @@ var table = []*Setting{
 		field:   func(s *Settings) any { return &s.HTTP.Address },
 	},
 	{
+		Path:    "http.docs",
+		Default: "true",
+		Doc:     "Serve the description of the API (/openapi.json) on the REST port. It is open to everybody who can connect, and the same in every installation.",
+		field:   func(s *Settings) any { return &s.HTTP.Docs },
+	},
+	{
 		Path:    "admin.address",
 		Default: ":8081",
 		Doc:     "Where health is served, as host:port. It is plain HTTP: keep it inside the cluster.",
 		Limit:   listenAddress(),
 		field:   func(s *Settings) any { return &s.Admin.Address },
+	},
+
+	{
+		Path:    "tls.enabled",
+		Default: "false",
+		Doc:     "Serve gRPC and REST over TLS, 1.2 or later. The admin port stays plain HTTP, so that probes get through.",
+		field:   func(s *Settings) any { return &s.TLS.Enabled },
+	},
+	{
+		Path:    "tls.cert-file",
+		Example: "/etc/coordsvc/tls/tls.crt",
+		Doc: "The server's certificate in PEM, followed by those between it and its authority. " +
+			"This file and the other files of tls.* and auth.* are read again every 10 seconds: a change is in use without a restart. " +
+			"One that cannot be used is logged, and what was there before stays in use.",
+		field: func(s *Settings) any { return &s.TLS.CertFile },
+	},
+	{
+		Path:    "tls.key-file",
+		Example: "/etc/coordsvc/tls/tls.key",
+		Doc:     "The private key of the certificate, in PEM, without a password.",
+		field:   func(s *Settings) any { return &s.TLS.KeyFile },
+	},
+	{
+		Path:    "tls.client-auth",
+		Default: "off",
+		Doc:     "Whether clients must show a certificate of their own (require) or are not asked for one (off).",
+		Limit:   oneOf("off", "require"),
+		field:   func(s *Settings) any { return &s.TLS.ClientAuth },
+	},
+	{
+		Path:    "tls.client-ca-file",
+		Example: "/etc/coordsvc/tls/clients-ca.crt",
+		Doc: "The authorities, in PEM, that must have signed the clients' certificates. " +
+			"An authority that is taken out of the file is refused within 10 seconds, also on connections that are open.",
+		field: func(s *Settings) any { return &s.TLS.ClientCAFile },
+	},
+
+	{
+		Path:    "auth.allowed-subjects",
+		Example: "orders.example,spiffe://prod.example/payments/*",
+		Doc: "Names of the client certificates that may call, if not all that tls.client-ca-file has signed. " +
+			"Each is a common name, a DNS name or a SPIFFE id; a star at the end stands for any rest.",
+		field: func(s *Settings) any { return &s.Auth.AllowedSubjects },
+	},
+	{
+		Path:    "auth.token-file",
+		Example: "/etc/coordsvc/tokens",
+		Doc: "File of bearer tokens, one name:token a line. With it, or with auth.oidc.issuer, every call must carry a token; " +
+			"with both, either kind will do.",
+		field: func(s *Settings) any { return &s.Auth.TokenFile },
+	},
+	{
+		Path:    "auth.oidc.issuer",
+		Example: "https://login.example/realms/prod",
+		Doc: "URL of the OpenID Connect issuer whose JWTs are accepted as bearer tokens. " +
+			"Its keys are fetched in the background, so that it may be down when the service starts.",
+		field: func(s *Settings) any { return &s.Auth.OIDC.Issuer },
+	},
+	{
+		Path:    "auth.oidc.audience",
+		Example: "coordsvc",
+		Doc:     "What a JWT must be meant for (aud), at least one of these. It must be given with auth.oidc.issuer.",
+		field:   func(s *Settings) any { return &s.Auth.OIDC.Audience },
+	},
+	{
+		Path:    "auth.oidc.ca-file",
+		Example: "/etc/coordsvc/issuer-ca.crt",
+		Doc:     "The authorities, in PEM, that the issuer's own certificate is checked with. Without it those of the system are used.",
+		field:   func(s *Settings) any { return &s.Auth.OIDC.CAFile },
+	},
+	{
+		Path:    "auth.oidc.clock-skew",
+		Default: "1m",
+		Doc:     "How much the clocks of the issuer and of this service may differ. So long is a JWT still good after it has expired.",
+		Limit:   between(0, 10*time.Minute),
+		field:   func(s *Settings) any { return &s.Auth.OIDC.ClockSkew },
+	},
+	{
+		Path:    "auth.policy-file",
+		Example: "/etc/coordsvc/policy.yaml",
+		Doc: "YAML file that says which caller may look up which keys. Without it every caller may look up every key. " +
+			"docs/security.md describes it.",
+		field: func(s *Settings) any { return &s.Auth.PolicyFile },
 	},
 
 	{

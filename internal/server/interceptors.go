@@ -19,7 +19,10 @@ import (
 )
 
 // callRecord is what the outer steps learn from the inner ones of the same call.
-type callRecord struct{ requestID string }
+type callRecord struct {
+	requestID string
+	caller    string // "" where nobody is asked who they are
+}
 
 type callRecordKey struct{}
 
@@ -147,6 +150,9 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req any, c
 	}
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
+	}
+	if caller := callerOf(ctx); caller != "" {
+		attrs = append(attrs, slog.String("caller", caller))
 	}
 	keyType, keys := whatIsAsked(req)
 	if keys != nil {
