@@ -92,7 +92,10 @@ type OIDC struct {
 
 // Limits bound what all callers together may ask of the service.
 type Limits struct {
-	MaxWaitingKeys int
+	MaxCallsInFlight int
+	MaxMessageBytes  Size
+	MaxConnectionAge time.Duration
+	MaxWaitingKeys   int
 }
 
 // Log says what is logged, and in which form.

@@ -16,7 +16,7 @@ type raw struct {
 	items []string
 }
 
-// Type names the type of the setting: text, boolean, integer, duration or list.
+// Type names the type of the setting: text, boolean, integer, size, duration or list.
 func (s *Setting) Type() string {
 	switch s.field(new(Settings)).(type) {
 	case *string:
@@ -25,6 +25,8 @@ func (s *Setting) Type() string {
 		return "boolean"
 	case *int:
 		return "integer"
+	case *Size:
+		return "size"
 	case *time.Duration:
 		return "duration"
 	case *[]string:
@@ -53,6 +55,8 @@ func (s *Setting) assign(dst *Settings, value raw) error {
 		*field = parsed.(bool)
 	case *int:
 		*field = parsed.(int)
+	case *Size:
+		*field = parsed.(Size)
 	case *time.Duration:
 		*field = parsed.(time.Duration)
 	case *[]string:
@@ -74,6 +78,8 @@ func parse(field any, value raw) (any, error) {
 		return parseBool(value.text)
 	case *int:
 		return parseInt(value.text)
+	case *Size:
+		return parseSize(value.text)
 	case *time.Duration:
 		return parseDuration(value.text)
 	default:
@@ -141,6 +147,8 @@ func (s *Setting) format(from *Settings) string {
 		return strconv.FormatBool(*field)
 	case *int:
 		return strconv.Itoa(*field)
+	case *Size:
+		return field.String()
 	case *time.Duration:
 		return formatDuration(*field)
 	case *[]string:
