@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 
@@ -37,7 +38,11 @@ func (c *configCmd) Run(inv *invocation) error {
 	if mistakes != nil {
 		return mistakes
 	}
-	return named(server.CheckFiles(serverConfig(&loaded.Settings)), loaded)
+	if err := named(server.CheckFiles(serverConfig(&loaded.Settings)), loaded); err != nil {
+		return err
+	}
+	_, _, err := brokerAuth(&loaded.Settings, slog.New(slog.DiscardHandler))
+	return named(err, loaded)
 }
 
 func printSettings(w io.Writer, format string, entries []config.Entry) error {

@@ -78,7 +78,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 41)
+	require.Len(t, fields, 58)
 }
 
 func TestNames(t *testing.T) {
@@ -284,7 +284,7 @@ func TestMistakes(t *testing.T) {
 			want: `log.level (file FILE:2): "loud" is not one of debug, info, warn, error`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			sources := Sources{Environ: tc.env, Flags: parseFlags(t, table, tc.args...)}
+			sources := Sources{Environ: tc.env, Flags: parseFlags(t, table, tc.args...), Listens: true}
 			if tc.yaml != "" {
 				sources.File = writeFile(t, tc.yaml)
 			}
@@ -461,11 +461,11 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 41)
+	require.Len(t, entries, 58)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)
-	require.Equal(t, "1h", entries[7].Value)
+	require.Equal(t, "1h", entries[24].Value)
 	require.Equal(t, "coordsvc", entries[1].Value)
 	require.Equal(t, Origin{}, entries[1].Origin)
 	require.Panics(t, func() { loaded.Origin("kafka.broker") })
@@ -546,4 +546,9 @@ func requireLine(t *testing.T, origin Origin, lines int) {
 	line, err := parseInt(text)
 	require.NoError(t, err)
 	require.True(t, line >= 1 && line <= lines, "line %d of %d", line, lines)
+}
+
+func TestPortsOfOthersDoNotClashWithOnesOwn(t *testing.T) {
+	_, err := Load(Sources{Flags: parseFlags(t, table, "--admin-address=127.0.0.1:8080")})
+	require.NoError(t, err, "healthcheck asks a port and opens none")
 }

@@ -26,6 +26,38 @@ type Kafka struct {
 	DialTimeout     time.Duration
 	RequestTimeout  time.Duration
 	MaxAPIVersions  int
+	TLS             KafkaTLS
+	SASL            KafkaSASL
+}
+
+// KafkaTLS says how connections to brokers are secured.
+type KafkaTLS struct {
+	Enabled            bool
+	CAFile             string
+	CertFile           string
+	KeyFile            string
+	ServerName         string
+	InsecureSkipVerify bool
+}
+
+// KafkaSASL says as whom brokers know the service.
+type KafkaSASL struct {
+	Mechanism    string // empty: connections do not authenticate
+	Username     string
+	Password     string
+	PasswordFile string
+	TokenFile    string
+	OAuth        KafkaOAuth
+}
+
+// KafkaOAuth says where tokens for the brokers come from.
+type KafkaOAuth struct {
+	TokenEndpointURL string
+	ClientID         string
+	ClientSecret     string
+	ClientSecretFile string
+	Scope            string
+	Extensions       []string // name=value
 }
 
 // Pool bounds the connections to each broker.

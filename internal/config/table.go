@@ -130,6 +130,123 @@ var table = []*Setting{
 		Limit: from(0, 4),
 		field: func(s *Settings) any { return &s.Kafka.MaxAPIVersions },
 	},
+	{
+		Path:    "kafka.tls.enabled",
+		Default: "false",
+		Doc:     "Speak TLS to the brokers. The port must be that of a listener with SSL or SASL_SSL.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.Enabled },
+	},
+	{
+		Path:    "kafka.tls.ca-file",
+		Example: "/etc/coordsvc/kafka-ca.pem",
+		Doc: "Authorities that sign the brokers' certificates, in PEM form. Without it those of the operating system are trusted. " +
+			"The files of kafka.tls.* are read again for each new connection; while a changed file cannot be used, what it held before is.",
+		field: func(s *Settings) any { return &s.Kafka.TLS.CAFile },
+	},
+	{
+		Path:    "kafka.tls.cert-file",
+		Example: "/etc/coordsvc/kafka-client.pem",
+		Doc:     "The certificate to show to brokers that ask for one, with its chain, in PEM form. It needs kafka.tls.key-file.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.CertFile },
+	},
+	{
+		Path:    "kafka.tls.key-file",
+		Example: "/etc/coordsvc/kafka-client-key.pem",
+		Doc:     "The private key of kafka.tls.cert-file, in PEM form and not encrypted.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.KeyFile },
+	},
+	{
+		Path:    "kafka.tls.server-name",
+		Example: "kafka.example",
+		Doc:     "The name to expect in every broker's certificate. Without it that is the host that is connected to.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.ServerName },
+	},
+	{
+		Path:    "kafka.tls.insecure-skip-verify",
+		Default: "false",
+		Doc:     "Take any certificate for the brokers'. Whoever is on the way can then read and change everything: for trials only.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.InsecureSkipVerify },
+	},
+	{
+		Path:    "kafka.sasl.mechanism",
+		Example: "SCRAM-SHA-512",
+		Doc: "How to authenticate with the brokers. Without it connections do not. " +
+			"PLAIN and OAUTHBEARER show the brokers the secret itself and should have TLS.",
+		Limit: oneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+		field: func(s *Settings) any { return &s.Kafka.SASL.Mechanism },
+	},
+	{
+		Path:    "kafka.sasl.username",
+		Example: "coordsvc",
+		Doc:     "The user of PLAIN and SCRAM. It needs the ACLs DESCRIBE on the groups and the transactional ids to look up.",
+		Limit:   oneLine(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.Username },
+	},
+	{
+		Path:    "kafka.sasl.password",
+		Secret:  true,
+		Example: "change-me",
+		Doc: "The password of PLAIN and SCRAM. " +
+			"Everybody on the machine can see a flag: prefer kafka.sasl.password-file.",
+		Limit: oneLine(),
+		field: func(s *Settings) any { return &s.Kafka.SASL.Password },
+	},
+	{
+		Path:    "kafka.sasl.password-file",
+		Example: "/run/secrets/kafka-password",
+		Doc: "A file that holds the password; a line's end after it does not count. " +
+			"It is read at each authentication, so that a new password needs no restart.",
+		field: func(s *Settings) any { return &s.Kafka.SASL.PasswordFile },
+	},
+	{
+		Path:    "kafka.sasl.token-file",
+		Example: "/run/secrets/kafka-token",
+		Doc: "A file that holds the token of OAUTHBEARER. " +
+			"It is read at each authentication: who writes it must replace the token in time.",
+		field: func(s *Settings) any { return &s.Kafka.SASL.TokenFile },
+	},
+	{
+		Path:    "kafka.sasl.oauth.token-endpoint-url",
+		Example: "https://login.example/oauth2/token",
+		Doc: "Where to get tokens for OAUTHBEARER with a client id and its secret (the client credentials grant), in place of kafka.sasl.token-file. " +
+			"A token is used again until a fifth of its life is left.",
+		Limit: httpURL(),
+		field: func(s *Settings) any { return &s.Kafka.SASL.OAuth.TokenEndpointURL },
+	},
+	{
+		Path:    "kafka.sasl.oauth.client-id",
+		Example: "coordsvc",
+		Doc:     "The client id at the token endpoint.",
+		Limit:   oneLine(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.ClientID },
+	},
+	{
+		Path:    "kafka.sasl.oauth.client-secret",
+		Secret:  true,
+		Example: "change-me",
+		Doc:     "The client's secret at the token endpoint. Everybody on the machine can see a flag: prefer kafka.sasl.oauth.client-secret-file.",
+		Limit:   oneLine(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.ClientSecret },
+	},
+	{
+		Path:    "kafka.sasl.oauth.client-secret-file",
+		Example: "/run/secrets/oauth-client-secret",
+		Doc:     "A file that holds the client's secret; a line's end after it does not count. It is read each time that a token is fetched.",
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.ClientSecretFile },
+	},
+	{
+		Path:    "kafka.sasl.oauth.scope",
+		Example: "kafka.read",
+		Doc:     "The scopes to ask the token endpoint for, separated by spaces.",
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.Scope },
+	},
+	{
+		Path:    "kafka.sasl.oauth.extensions",
+		Example: "logicalCluster=lkc-abc123,identityPoolId=pool-1",
+		Doc:     "What to tell brokers beside the token (KIP-342), as name=value. Confluent Cloud wants logicalCluster and identityPoolId.",
+		Limit:   saslExtensions(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.Extensions },
+	},
 
 	{
 		Path:    "pool.max-connections-per-broker",

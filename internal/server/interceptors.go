@@ -219,11 +219,16 @@ func statuses(logger *slog.Logger) step {
 	}
 }
 
-// deadline bounds a call: the earlier of the caller's own deadline and most from now.
+// deadline bounds what a caller asks for: its deadline, or most from now if that is
+// earlier. A call without one gets none here: the service has a default for it,
+// which could not be told from a caller's wish.
 func deadline(most time.Duration) step {
 	return step{
 		name: "deadline",
 		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if _, given := ctx.Deadline(); !given {
+				return handler(ctx, req)
+			}
 			ctx, cancel := context.WithTimeout(ctx, most)
 			defer cancel()
 			return handler(ctx, req)

@@ -116,7 +116,7 @@ func asJSONError(statusLine, text string) []byte {
 		}
 	}
 	r := refuse(code, codes.InvalidArgument, "MALFORMED_REQUEST",
-		"this is no HTTP request that can be read (%s): a percent sign in a URL that is meant as itself is written %%25, a space %%20", clip(text))
+		"this is no HTTP request that can be read (%s); if it holds a key, a percent sign that is meant as itself is written %%25, and a space %%20", clip(text))
 	switch code {
 	case http.StatusRequestHeaderFieldsTooLarge:
 		r = refuse(code, codes.ResourceExhausted, "HEADERS_TOO_LARGE",

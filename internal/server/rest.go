@@ -197,8 +197,12 @@ func (f *front) askGateway(w http.ResponseWriter, r *http.Request, matched *rout
 	if problem != nil {
 		return problem
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
+	ctx := r.Context()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
 	ctx = context.WithValue(ctx, restCallKey{}, call)
 	ctx = peer.NewContext(ctx, call.peer)
 
@@ -219,11 +223,11 @@ var timeoutUnits = map[byte]time.Duration{
 	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
 }
 
-// timeout is the Grpc-Timeout header, capped; without one the cap.
+// timeout is the Grpc-Timeout header, capped; 0 without one.
 func (f *front) timeout(h http.Header) (time.Duration, *refusal) {
 	given := h.Get("Grpc-Timeout")
 	if given == "" {
-		return f.maxTimeout, nil
+		return 0, nil
 	}
 	digits, unit := given[:len(given)-1], timeoutUnits[given[len(given)-1]]
 	n, err := strconv.ParseUint(digits, 10, 64)

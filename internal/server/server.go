@@ -182,7 +182,7 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered by the front
-		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:                     errorLog(logger),
 	}
 	s.admin = &http.Server{
 		Handler:           newAdmin(ready, &s.drain.stopping),
@@ -190,7 +190,7 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		ReadTimeout:       readHeaderTimeout,
 		WriteTimeout:      writeSlack,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          errorLog(logger),
 	}
 	return s, nil
 }
