@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
