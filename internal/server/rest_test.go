@@ -58,6 +58,7 @@ func TestREST(t *testing.T) {
 		{name: "path form, key type in lower case", method: "GET", target: "/v1/coordinators/group/orders", status: 200, want: oneFound},
 		{name: "path form, key type by number", method: "GET", target: "/v1/coordinators/1/orders", status: 200, want: oneFound},
 		{name: "path form with a timeout", method: "GET", target: "/v1/coordinators/GROUP/orders?timeout=2.5s", status: 200, want: oneFound},
+		{name: "a timeout of centuries is cut to the longest", method: "GET", target: "/v1/coordinators/GROUP/orders?timeout=45068204898s", status: 200, want: oneFound},
 		{name: "query form", method: "GET", target: "/v1/coordinator?keyType=GROUP&key=orders", status: 200, want: oneFound},
 		{name: "query form, snake case, lower case", method: "GET", target: "/v1/coordinator?key_type=transaction&key=orders", status: 200, want: oneFound},
 		{name: "query form without a key type", method: "GET", target: "/v1/coordinator?key=orders", status: 200, want: oneFound},
