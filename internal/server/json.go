@@ -26,6 +26,14 @@ var jsonIn = protojson.UnmarshalOptions{}
 // protojson puts spaces in at random, one way a build; they are taken out, so that
 // the same answer is the same text.
 func MarshalJSON(m proto.Message) ([]byte, error) {
+	if text, ok := appendAnswer(make([]byte, 0, answerSize(m)), m); ok {
+		return text, nil
+	}
+	return marshalAny(m)
+}
+
+// marshalAny is MarshalJSON by protojson.
+func marshalAny(m proto.Message) ([]byte, error) {
 	loose, err := jsonOut.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -65,6 +73,9 @@ func (gatewayJSON) Unmarshal(data []byte, v any) error {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("cannot read JSON into a %T: it is no message", v)
+	}
+	if readQuestion(data, m) {
+		return nil
 	}
 	if err := jsonIn.Unmarshal(data, m); err != nil {
 		// "proto:" is followed by one of two kinds of space, one way a build.
