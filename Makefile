@@ -57,6 +57,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
 	  done; done
 
+.PHONY: simulation
+SEEDS ?= 2000
+simulation: ## Play SEEDS (2000) simulated plans, or replay one: SEED=N
+	go test ./internal/simulation -run TestSimulation $(if $(SEED),-seed=$(SEED) -v,-simulation.seeds=$(SEEDS)) -count=1
+
 .PHONY: test-alerts
 test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's package prometheus)
 	$(PROMTOOL) check rules deploy/prometheus/coordsvc.rules.yaml
