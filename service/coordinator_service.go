@@ -194,7 +194,7 @@ func brokerToProto(b *pool.BrokerStatus) *coordsvcv1.Broker {
 		NodeId: b.NodeID, Host: b.Host, Port: b.Port, Rack: b.Rack, Reachable: b.Reachable, State: stateOf(b),
 		FindCoordinatorRange: rangeToProto(b.FindCoordinatorRange), ApiVersionsRange: rangeToProto(b.APIVersions),
 		SaslMechanism: b.Mechanism,
-		Connections: &coordsvcv1.BrokerConnections{Open: int32(b.Open), Idle: int32(b.Idle), InUse: int32(b.InUse)},
+		Connections:   &coordsvcv1.BrokerConnections{Open: int32(b.Open), Idle: int32(b.Idle), InUse: int32(b.InUse)},
 	}
 	if b.FindCoordinator != nil {
 		v := int32(*b.FindCoordinator)

@@ -44,7 +44,7 @@ func (c *brokersCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	instance, err := newInstance(&loaded.Settings, logger)
+	instance, err := newInstance(&loaded.Settings, nil, logger)
 	if err != nil {
 		return named(err, loaded)
 	}

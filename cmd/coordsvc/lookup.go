@@ -94,7 +94,7 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	instance, err := newInstance(&loaded.Settings, logger)
+	instance, err := newInstance(&loaded.Settings, nil, logger)
 	if err != nil {
 		return named(err, loaded)
 	}

@@ -126,7 +126,7 @@ func placeholder(s *Setting) string {
 		return "TIME"
 	case s.Type() == "size":
 		return "SIZE"
-	case s.Type() == "integer":
+	case s.Type() == "integer" || s.Type() == "number":
 		return "N"
 	default:
 		return strings.ToUpper(s.Path[strings.LastIndexByte(s.Path, '.')+1:])

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
 )
 
 // stalled is a service whose lookups end when open is called, at the latest at the
@@ -57,6 +58,10 @@ func (l *limitsMet) count(setting string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts[setting]
+}
+
+func TestLimitsHaveMetrics(t *testing.T) {
+	require.ElementsMatch(t, telemetry.Limits, []string{LimitCallsInFlight, LimitMessageBytes})
 }
 
 // TestTooManyCalls: two calls are inside, of either protocol; the third is refused

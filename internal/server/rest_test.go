@@ -74,7 +74,7 @@ func TestREST(t *testing.T) {
 		{name: "body, white space around", method: "POST", target: find, contentType: asJSON, body: " \r\n\t{ \"keys\" : [ \"orders\" ] }\n ", status: 200, want: listFound},
 		{name: "a percent-encoded colon in the path", method: "POST", target: "/v1/coordinators%3Afind", contentType: asJSON, body: `{"keys":["orders"]}`, status: 200, want: listFound},
 		{name: "brokers", method: "GET", target: "/v1/brokers", status: 200,
-			want: `{"brokers":[{"nodeId":-1,"host":"kafka-1.example","port":9092,"rack":"","reachable":false,"connections":{"open":0,"idle":0,"inUse":0}}]}`},
+			want: `{"brokers":[{"nodeId":-1,"host":"kafka-1.example","port":9092,"rack":"","reachable":false,"connections":{"open":0,"idle":0,"inUse":0},"state":"BROKER_STATE_UNSPECIFIED","saslMechanism":""}]}`},
 		{name: "HEAD", method: "HEAD", target: "/v1/coordinators/GROUP/orders", status: 200},
 		{name: "HEAD of the query form", method: "HEAD", target: "/v1/coordinator?key=orders", status: 200},
 		{name: "HEAD of the description", method: "HEAD", target: "/openapi.json", status: 200},
