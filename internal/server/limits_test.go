@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
 )
 
 // stalled is a service whose lookups end when open is called, at the latest at the
@@ -57,6 +58,10 @@ func (l *limitsMet) count(setting string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts[setting]
+}
+
+func TestLimitsHaveMetrics(t *testing.T) {
+	require.ElementsMatch(t, telemetry.Limits, []string{LimitCallsInFlight, LimitMessageBytes})
 }
 
 // TestTooManyCalls: two calls are inside, of either protocol; the third is refused
@@ -189,9 +194,7 @@ func TestConnectionAge(t *testing.T) {
 		return info.Reused
 	}
 	require.Eventually(t, reused, time.Second, time.Millisecond, "connections are kept")
-	time.Sleep(150 * time.Millisecond)
-	reused() // the last one on its connection
-	require.False(t, reused())
+	require.Eventually(t, func() bool { return !reused() }, 5*time.Second, 50*time.Millisecond, "and closed when they are old")
 }
 
 // TestSlowHeaders: a connection that does not say what it wants is ended.
