@@ -60,20 +60,25 @@ func (b *bench) codec() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.what, err)
 		}
+		ours := found[ofUs]
 		for _, other := range []string{ofKmsg, ofSarama, ofKafkaGo} {
 			theirs, ok := found[other]
 			if !ok {
 				continue
 			}
-			ours := found[ofUs]
-			add(row{c.what + ": ns", other, ours[nanoseconds], theirs[nanoseconds], onlyFor(other == ofKmsg, c.target), "the memory that the rows themselves take, which either has to fill"})
-			if other == ofKmsg || theirs[bytesEach].median() > 0 {
-				add(row{c.what + ": allocations", other, ours[allocations], theirs[allocations], onlyFor(other == ofKmsg, c.allocs), ""})
-				add(row{c.what + ": bytes allocated", other, ours[bytesEach], theirs[bytesEach], nil, ""})
-			}
+			add(row{what: c.what + ", ns", ours: ours[nanoseconds], oursMore: allocated(ours), name: other, theirs: theirs[nanoseconds], theirsMore: allocated(theirs),
+				target: onlyFor(other == ofKmsg, c.target), limits: "the memory of the rows themselves, which either has to fill"})
+		}
+		if c.allocs != nil {
+			add(row{what: c.what + ", allocations", ours: ours[allocations], name: ofKmsg, theirs: found[ofKmsg][allocations], target: c.allocs})
 		}
 	}
 	return nil
+}
+
+// allocated says what one operation takes from the heap.
+func allocated(found map[string]series) string {
+	return fmt.Sprintf("; %s B in %s allocations", number(found[bytesEach].median()), number(found[allocations].median()))
 }
 
 func (b *bench) codecRounds(c *codecCase) (map[string]map[string]series, error) {
@@ -193,7 +198,7 @@ func encodeFind(v kafkawire.Version, n int) (codecCase, error) {
 	}
 	if v <= 2 {
 		m := &findcoordinator.Request{Key: k.keys[0]}
-		others[ofKafkaGo] = func([]byte) ([]byte, error) { return protocol.Marshal(int16(v), m) }
+		others[ofKafkaGo] = func([]byte) ([]byte, error) { return protocol.Marshal(int16(v), *m) }
 	}
 	return encodes(what, func(dst []byte) ([]byte, error) { return ours.Encode(dst, v) }, others)
 }
@@ -299,7 +304,7 @@ func encodeAPIVersions(v kafkawire.Version) (codecCase, error) {
 	}
 	if v <= 2 {
 		m := new(apiversions.Request)
-		others[ofKafkaGo] = func([]byte) ([]byte, error) { return protocol.Marshal(int16(v), m) }
+		others[ofKafkaGo] = func([]byte) ([]byte, error) { return protocol.Marshal(int16(v), *m) }
 	}
 	return encodes(fmt.Sprintf("ApiVersions v%d, encode", v), func(dst []byte) ([]byte, error) { return ours.Encode(dst, v) }, others)
 }

@@ -56,6 +56,12 @@ type row struct {
 	target *target
 	// limits says what limits the figure, for the case that the target is missed.
 	limits string
+	// oursMore and theirsMore are added to the figures.
+	oursMore, theirsMore string
+}
+
+func compared(what, name string, ours, theirs series, t *target, limits string) row {
+	return row{what: what, name: name, ours: ours, theirs: theirs, target: t, limits: limits}
 }
 
 // judged is the number that a target is for.
@@ -137,9 +143,9 @@ func (r *report) table() string {
 		fmt.Fprintf(&b, "### %s. %s\n\n", s.number, s.title)
 		lines := [][]string{columns}
 		for _, x := range s.rows {
-			line := []string{x.what, x.ours.String(), x.name, "", "", x.verdict()}
+			line := []string{x.what, x.ours.String() + x.oursMore, x.name, "", "", x.verdict()}
 			if len(x.theirs) > 0 {
-				line[3], line[4] = x.theirs.String(), x.ours.over(x.theirs).String()
+				line[3], line[4] = x.theirs.String()+x.theirsMore, x.ours.over(x.theirs).String()
 			}
 			lines = append(lines, line)
 		}

@@ -189,15 +189,15 @@ func (b *bench) oneCaller(c *cluster) error {
 	}
 	add := b.report.section("2", "One caller, one key a call ("+c.name+")")
 	floor := r.of(noop, p50).plus(r.of(kgo, p50))
-	add(row{"gRPC: p50, ms", "no-op gRPC + direct kgo", r.of(ours, p50), floor, atMost(1.15),
-		"a lookup passes three hand-overs between goroutines that the two it is measured against do not have: to the flight, to the connection, and back to the call"})
-	add(row{"gRPC: p50, ms", "direct kgo", r.of(ours, p50), r.of(kgo, p50), nil, ""})
-	add(row{"gRPC: p50, ms", kadmService, r.of(ours, p50), r.of(kadm, p50), nil, ""})
-	add(row{"gRPC: p50, ms", noopService, r.of(ours, p50), r.of(noop, p50), nil, ""})
-	add(row{"gRPC: p99, ms", kadmService, r.of(ours, p99), r.of(kadm, p99), nil, ""})
-	add(row{"gRPC: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(kadm, serverCPU), nil, ""})
-	add(row{"REST: p50, ms", "direct kgo", r.of(rest, p50), r.of(kgo, p50), nil, ""})
-	add(row{"REST: p50, ms", "coordsvc, gRPC", r.of(rest, p50), r.of(ours, p50), nil, ""})
+	add(compared("gRPC: p50, ms", "no-op gRPC + direct kgo", r.of(ours, p50), floor, atMost(1.15),
+		"a lookup passes three hand-overs between goroutines that the two it is measured against do not have: to the flight, to the connection, and back to the call"))
+	add(compared("gRPC: p50, ms", "direct kgo", r.of(ours, p50), r.of(kgo, p50), nil, ""))
+	add(compared("gRPC: p50, ms", kadmService, r.of(ours, p50), r.of(kadm, p50), nil, ""))
+	add(compared("gRPC: p50, ms", noopService, r.of(ours, p50), r.of(noop, p50), nil, ""))
+	add(compared("gRPC: p99, ms", kadmService, r.of(ours, p99), r.of(kadm, p99), nil, ""))
+	add(compared("gRPC: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(kadm, serverCPU), nil, ""))
+	add(compared("REST: p50, ms", "direct kgo", r.of(rest, p50), r.of(kgo, p50), nil, ""))
+	add(compared("REST: p50, ms", "coordsvc, gRPC", r.of(rest, p50), r.of(ours, p50), nil, ""))
 	return nil
 }
 
@@ -233,21 +233,21 @@ func (b *bench) callers(c *cluster, callers int) error {
 	}
 	add := b.report.section("3", fmt.Sprintf("%d callers, one key a call, all different (%s)", callers, c.name))
 	speed := func(x *contender, t *target, why string) {
-		add(row{string(keysPerSecond), x.name, r.of(ours, keysPerSecond), r.of(x, keysPerSecond), t, why})
+		add(compared(string(keysPerSecond), x.name, r.of(ours, keysPerSecond), r.of(x, keysPerSecond), t, why))
 	}
 	speed(kadm, faster, "gRPC itself: compare with the no-op service, which is all the two cores can do beside the callers")
 	speed(kgoSvc, nil, "")
 	speed(direct, nil, "")
 	speed(noop, nil, "")
 	for _, x := range []*contender{kadm, kgoSvc, direct} {
-		add(row{string(brokersCPU), x.name, r.of(ours, brokersCPU), r.of(x, brokersCPU), onlyFor(x == kadm, fewer), ""})
-		add(row{string(requestsPer), x.name, r.of(counting, requestsPer), r.of(x, requestsPer), onlyFor(x == kadm, fewer), ""})
+		add(compared(string(brokersCPU), x.name, r.of(ours, brokersCPU), r.of(x, brokersCPU), onlyFor(x == kadm, fewer), ""))
+		add(compared(string(requestsPer), x.name, r.of(counting, requestsPer), r.of(x, requestsPer), onlyFor(x == kadm, fewer), ""))
 	}
 	for _, x := range []*contender{kadm, kgoSvc, noop} {
-		add(row{string(serverCPU), x.name, r.of(ours, serverCPU), r.of(x, serverCPU), nil, ""})
+		add(compared(string(serverCPU), x.name, r.of(ours, serverCPU), r.of(x, serverCPU), nil, ""))
 	}
 	for _, f := range []figure{p50, p99} {
-		add(row{string(f), kadm.name, r.of(ours, f), r.of(kadm, f), nil, ""})
+		add(compared(string(f), kadm.name, r.of(ours, f), r.of(kadm, f), nil, ""))
 	}
 	return nil
 }
@@ -269,11 +269,11 @@ func (b *bench) bulkBatched(c *cluster) error {
 		return err
 	}
 	add := b.report.section("4", "Bulk, many keys a request ("+c.name+")")
-	add(row{"4 callers, 1,000 keys: keys/s", kadmService, r.of(ours, keysPerSecond), r.of(svc, keysPerSecond), atLeast(1.2),
-		"the brokers: they use most of the two cores, and as much a key for either"})
-	add(row{"4 callers, 1,000 keys: keys/s", "direct kadm", r.of(ours, keysPerSecond), r.of(direct, keysPerSecond), nil, ""})
-	add(row{"4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(svc, serverCPU), nil, ""})
-	add(row{"4 callers, 1,000 keys: brokers' CPU, µs a key", kadmService, r.of(ours, brokersCPU), r.of(svc, brokersCPU), nil, ""})
+	add(compared("4 callers, 1,000 keys: keys/s", kadmService, r.of(ours, keysPerSecond), r.of(svc, keysPerSecond), atLeast(1.2),
+		"the brokers: they use most of the two cores, and as much a key for either"))
+	add(compared("4 callers, 1,000 keys: keys/s", "direct kadm", r.of(ours, keysPerSecond), r.of(direct, keysPerSecond), nil, ""))
+	add(compared("4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(svc, serverCPU), nil, ""))
+	add(compared("4 callers, 1,000 keys: brokers' CPU, µs a key", kadmService, r.of(ours, brokersCPU), r.of(svc, brokersCPU), nil, ""))
 	for _, keys := range []int{1000, 10_000} {
 		r, err := b.compare(fmt.Sprintf("one caller, %d keys", keys), c, b.load(1, keys), c.keyset, ours, svc, direct, raw, raws)
 		if err != nil {
@@ -284,10 +284,10 @@ func (b *bench) bulkBatched(c *cluster) error {
 		if keys == 10_000 {
 			limit = atMost(1.5)
 		}
-		add(row{what, "raw connection", r.of(ours, p50), r.of(raw, p50), limit, "the protobuf answer: it is made, sent and read once all keys are known"})
-		add(row{what, "raw, a connection a broker", r.of(ours, p50), r.of(raws, p50), nil, ""})
-		add(row{what, "direct kadm", r.of(ours, p50), r.of(direct, p50), nil, ""})
-		add(row{what, kadmService, r.of(ours, p50), r.of(svc, p50), nil, ""})
+		add(compared(what, "raw connection", r.of(ours, p50), r.of(raw, p50), limit, "the protobuf answer: it is made, sent and read once all keys are known"))
+		add(compared(what, "raw, a connection a broker", r.of(ours, p50), r.of(raws, p50), nil, ""))
+		add(compared(what, "direct kadm", r.of(ours, p50), r.of(direct, p50), nil, ""))
+		add(compared(what, kadmService, r.of(ours, p50), r.of(svc, p50), nil, ""))
 	}
 	return nil
 }
@@ -323,13 +323,13 @@ func (b *bench) onPerKey(ctx context.Context) error {
 		if keys == 10_000 {
 			half = atMost(0.5)
 		}
-		add(row{what, "direct kadm", r.of(ours, p50), r.of(direct, p50), half,
-			"the brokers: they need a request a key, whoever asks; compare their CPU a key, and the raw connections"})
-		add(row{what, kadmService, r.of(ours, p50), r.of(svc, p50), nil, ""})
-		add(row{what, "raw connection", r.of(ours, p50), r.of(raw, p50), nil, ""})
-		add(row{what, "raw, a connection a broker", r.of(ours, p50), r.of(raws, p50), nil, ""})
+		add(compared(what, "direct kadm", r.of(ours, p50), r.of(direct, p50), half,
+			"the brokers: they need a request a key, whoever asks; compare their CPU a key, and the raw connections"))
+		add(compared(what, kadmService, r.of(ours, p50), r.of(svc, p50), nil, ""))
+		add(compared(what, "raw connection", r.of(ours, p50), r.of(raw, p50), nil, ""))
+		add(compared(what, "raw, a connection a broker", r.of(ours, p50), r.of(raws, p50), nil, ""))
 		if keys == 10_000 && !b.smoke {
-			add(row{"one caller, 10,000 keys: brokers' CPU, µs a key", "direct kadm", r.of(ours, brokersCPU), r.of(direct, brokersCPU), nil, ""})
+			add(compared("one caller, 10,000 keys: brokers' CPU, µs a key", "direct kadm", r.of(ours, brokersCPU), r.of(direct, brokersCPU), nil, ""))
 		}
 	}
 	return nil
@@ -358,11 +358,11 @@ func (b *bench) onStub() error {
 			return err
 		}
 		add := b.report.section("4", "Bulk, where Java is no limit ("+c.name+")")
-		add(row{"4 callers, 1,000 keys: keys/s", noopService, r.of(ours, keysPerSecond), r.of(noop, keysPerSecond), atLeast(0.8),
-			"the CPU that looking up takes, on cores that the callers and the stub brokers keep busy too"})
-		add(row{"4 callers, 1,000 keys: keys/s", kadmService, r.of(ours, keysPerSecond), r.of(kadm, keysPerSecond), nil, ""})
-		add(row{"4 callers, 1,000 keys: service CPU, µs a key", noopService, r.of(ours, serverCPU), r.of(noop, serverCPU), nil, ""})
-		add(row{"4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(kadm, serverCPU), nil, ""})
+		add(compared("4 callers, 1,000 keys: keys/s", noopService, r.of(ours, keysPerSecond), r.of(noop, keysPerSecond), atLeast(0.8),
+			"the CPU that looking up takes, on cores that the callers and the stub brokers keep busy too"))
+		add(compared("4 callers, 1,000 keys: keys/s", kadmService, r.of(ours, keysPerSecond), r.of(kadm, keysPerSecond), nil, ""))
+		add(compared("4 callers, 1,000 keys: service CPU, µs a key", noopService, r.of(ours, serverCPU), r.of(noop, serverCPU), nil, ""))
+		add(compared("4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(kadm, serverCPU), nil, ""))
 	}
 	if !b.wants("5") {
 		return nil
@@ -385,11 +385,11 @@ func (b *bench) onStub() error {
 		if keys != 100 {
 			most = atMost(2)
 		}
-		add(row{what + string(serverCPU), "coordsvc, gRPC", r.of(rest, serverCPU), r.of(ours, serverCPU), most,
-			"writing JSON: protojson goes over the answer by reflection, and its text is gone over once more to take the spaces out"})
-		add(row{what + string(keysPerSecond), "coordsvc, gRPC", r.of(rest, keysPerSecond), r.of(ours, keysPerSecond), nil, ""})
+		add(compared(what+string(serverCPU), "coordsvc, gRPC", r.of(rest, serverCPU), r.of(ours, serverCPU), most,
+			"writing JSON: protojson goes over the answer by reflection, and its text is gone over once more to take the spaces out"))
+		add(compared(what+string(keysPerSecond), "coordsvc, gRPC", r.of(rest, keysPerSecond), r.of(ours, keysPerSecond), nil, ""))
 		if keys == 1 {
-			add(row{"gRPC, one key, log.level info: " + string(serverCPU), "log.level warn", r.of(logged, serverCPU), r.of(ours, serverCPU), nil, ""})
+			add(compared("gRPC, one key, log.level info: "+string(serverCPU), "log.level warn", r.of(logged, serverCPU), r.of(ours, serverCPU), nil, ""))
 		}
 	}
 	return nil
@@ -424,8 +424,8 @@ func (b *bench) memory() error {
 			}
 			found = append(found, mib)
 		}
-		add(row{m.what, "", found, nil, &target{limit: m.limit, most: true, absolute: true},
-			"what 10,000 keys take on their way: the question, an ask for each, the results, the protobuf answer and its bytes; and Go's heap may double before it is collected"})
+		add(compared(m.what, "", found, nil, &target{limit: m.limit, most: true, absolute: true},
+			"what 10,000 keys take on their way: the question, an ask for each, the results, the protobuf answer and its bytes; and Go's heap may double before it is collected"))
 	}
 	return nil
 }

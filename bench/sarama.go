@@ -10,7 +10,7 @@ import (
 // interfaces that they take, which have no exported name, are found through the
 // signature of an exported method: an interface of methods is two words, whichever
 // it is.
-type saramaInterface [2]unsafe.Pointer
+type saramaInterface struct{ methods, value unsafe.Pointer }
 
 //go:linkname saramaEncodeTo github.com/IBM/sarama.encode
 func saramaEncodeTo(e, registry saramaInterface) ([]byte, error)
