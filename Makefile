@@ -58,7 +58,7 @@ bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wro
 .PHONY: generate
 generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs
 	$(BUF) generate
-	go test ./internal/config ./service -run TestDocs -update
+	go test -run 'Docs|Markdown|Documentation' ./internal/config ./service -update
 
 .PHONY: check-generated
 check-generated: generate ## Fail if anything generated is not as committed

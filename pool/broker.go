@@ -19,6 +19,12 @@ const (
 	// backoffCap, each moved by up to a fifth either way.
 	backoffBase = 100 * time.Millisecond
 	backoffCap  = time.Second
+	// Where TLS or the authentication failed, that is doubled from refusedBase to a cap
+	// of their own: it heals only when somebody changes something, and many wrong
+	// passwords can lock an account.
+	refusedBase = time.Second
+	tlsCap      = 5 * time.Second
+	saslCap     = 30 * time.Second
 	// stallAfter is how long a broker may owe an answer before others are preferred.
 	// It is far below any request timeout, so that a paused broker is avoided before
 	// the first caller has given it up.
@@ -28,7 +34,7 @@ const (
 	penaltyBase = time.Second
 	penaltyCap  = 30 * time.Second
 	// establishSteps is more than establish can take, in dial timeouts: a backstop.
-	establishSteps = 10
+	establishSteps = 20
 )
 
 // broker is one endpoint with its pool of connections. What stands under mu is
@@ -77,6 +83,7 @@ func (c *Cluster) newBroker(host string, port int32) *broker {
 	b.node.Store(kafkawire.NoNode)
 	b.addr = joinAddr(host, port)
 	b.cfg = &c.cfg
+	b.sasl = c.sasl
 	b.pulse = &pulse{clock: c.clock, cluster: &c.heard}
 	b.opened, b.closed = c.track, c.untrack
 	b.log = c.cfg.Logger.With("broker", b.addr)
@@ -153,7 +160,14 @@ func (b *broker) dialSucceeded() {
 func (b *broker) dialFailed(err error, now int64) {
 	b.note(err)
 	b.failures++
-	b.retryAt = now + int64(jittered(doubled(backoffBase, b.failures, backoffCap)))
+	pause := doubled(backoffBase, b.failures, backoffCap)
+	switch KindOf(err) {
+	case TLSFailed:
+		pause = doubled(refusedBase, b.failures, tlsCap)
+	case SASLFailed:
+		pause = doubled(refusedBase, b.failures, saslCap)
+	}
+	b.retryAt = now + int64(jittered(pause))
 	if b.open() == 0 { // else it serves, and only refuses more connections
 		b.up = false
 	}

@@ -27,6 +27,7 @@ type Cluster struct {
 	clock clock
 	heard atomic.Int64 // when any broker's last answer came; 0: none has
 	count counters
+	sasl  *authenticator // nil: connections do not authenticate
 
 	base   context.Context // of dials, pings and refreshes; ends with Close
 	cancel context.CancelFunc
@@ -48,6 +49,8 @@ type Cluster struct {
 	idle       int                // idle connections, of all brokers
 	dialing    int                // dials under way, and
 	slow       int                // how many of them are slow
+	renewing   int                // connections that authenticate anew
+	renewalAt  int64              // when a session is due, or 0
 	waiters    list.List
 	discovery  discovery
 }
@@ -78,6 +81,9 @@ func NewCluster(cfg Config) (*Cluster, error) {
 		kick:    make(chan struct{}, 1),
 		sockets: make(map[*conn]struct{}),
 		byAddr:  make(map[string]*broker),
+	}
+	if c.cfg.SASL != nil {
+		c.sasl = &authenticator{cfg: &c.cfg}
 	}
 	c.base, c.cancel = context.WithCancel(context.Background())
 	for _, i := range rand.Perm(len(cfg.Bootstrap)) { // or all instances would begin with the same broker
@@ -127,6 +133,10 @@ func (c *Cluster) acquire(ctx context.Context, least kafkawire.Version, maxWaite
 		cn := g.res.Value()
 		if why := cn.worn(g.when, &c.cfg); why != kept {
 			c.retire(g.b, g.res, why)
+			continue
+		}
+		if cn.session.Load().due(g.when) {
+			c.giveBack(g.b, g.res, false) // to be renewed
 			continue
 		}
 		if cn.versions.findCoordinator < least { // an address that stands for several brokers
@@ -299,10 +309,10 @@ func (c *Cluster) handOut() {
 }
 
 // grow begins a dial for each waiter that none is under way for. Slow dials do not
-// count: another broker may be quicker.
+// count: another broker may be quicker. Connections that authenticate anew come back.
 func (c *Cluster) grow() {
 	now := c.clock.now()
-	wanted := c.waiters.Len() - (c.dialing - c.slow)
+	wanted := c.waiters.Len() - (c.dialing - c.slow) - c.renewing
 	none := kafkawire.Version(math.MaxInt16) // from here on there is none to dial
 	for e := c.waiters.Front(); e != nil && wanted > 0; e = e.Next() {
 		least := e.Value.(*waiter).least
@@ -442,6 +452,7 @@ func (c *Cluster) runDial(b *broker) {
 		b.idle++
 		c.idle++
 		b.dialSucceeded()
+		c.expectRenewal(b.last.Load())
 		if c.discovery.starved {
 			c.discovery.starved, c.discovery.due = false, 0
 		}
@@ -475,6 +486,11 @@ func (c *Cluster) giveBack(b *broker, res *puddle.Resource[*conn], used bool) {
 		return
 	}
 	defer c.mu.Unlock()
+	if cn.session.Load().due(now) {
+		c.beginRenewal(b, res)
+		return
+	}
+	c.expectRenewal(cn)
 	b.inUse--
 	b.idle++
 	c.idle++
@@ -498,6 +514,8 @@ func (c *Cluster) mustRetire(b *broker, cn *conn, now int64) retirement {
 		return retiredRemoved
 	case cn.epoch != b.epoch.Load():
 		return retiredReset
+	case cn.doubted:
+		return retiredSession
 	case now > cn.expires:
 		return retiredLifetime
 	default:

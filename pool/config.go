@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,8 +37,8 @@ type Config struct {
 	// it only the bootstrap addresses are used. No default: false is off.
 	DiscoverBrokers bool
 
-	// DialTimeout bounds each step from dial to ready: the TCP dial, each question
-	// of ApiVersions. Default 5s. A broker that never answers ApiVersions (0.9.0.0
+	// DialTimeout bounds each step from dial to ready: the TCP dial, the TLS handshake,
+	// each question of ApiVersions and of SASL. Default 5s. A broker that never answers ApiVersions (0.9.0.0
 	// and 0.9.0.1) costs the first connection one DialTimeout and up to two seconds
 	// more; what was learned then holds for ten minutes.
 	DialTimeout time.Duration
@@ -75,6 +76,14 @@ type Config struct {
 	// MaxWaiters bounds how many callers may wait for a connection at one time;
 	// the next is refused at once. Default 1024.
 	MaxWaiters int
+
+	// TLS returns what a new connection is secured with; it is asked for each. Without
+	// ServerName the broker's host is expected in the certificate. Default nil: plain
+	// text.
+	TLS func() *tls.Config
+
+	// SASL says how connections authenticate. Default nil: they do not.
+	SASL *SASL
 
 	// Dial opens the transport connection; "tcp" and host:port are passed. It
 	// should try every address of the name and must heed ctx. Default a
@@ -153,6 +162,11 @@ func (cfg *Config) Validate() error {
 	}
 	if cfg.MaxWaiters < 0 {
 		wrong = append(wrong, fmt.Errorf("max waiters is %d; want 1 or more, or zero for the default", cfg.MaxWaiters))
+	}
+	if cfg.SASL != nil {
+		if err := cfg.SASL.validate(); err != nil {
+			wrong = append(wrong, err)
+		}
 	}
 	return errors.Join(wrong...)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -24,11 +25,17 @@ const maxInFlight = 64 << 10
 // both writes and reads. Once broken is set it is of no use any more: its stream
 // may hold an answer that nobody waits for.
 type conn struct {
-	nc       net.Conn
+	raw      net.Conn // the socket
+	nc       net.Conn // what is read and written: raw, or TLS over it
 	addr     string
 	clientID string
 	pulse    *pulse
-	onClose  func(*conn)
+	session  atomic.Pointer[session] // nil: not authenticated
+
+	certified bool // a client certificate is offered
+	served    bool // anything but ApiVersions was answered
+	doubted   bool // the broker may take the session for ended
+	onClose   func(*conn)
 
 	timeout  time.Duration // for each answer
 	maxFrame int           // bytes
@@ -57,22 +64,23 @@ type conn struct {
 	peeker    peeker
 }
 
-func newConn(nc net.Conn, addr string, cfg *Config, p *pulse, onClose func(*conn)) *conn {
+func newConn(raw net.Conn, addr string, cfg *Config, p *pulse, onClose func(*conn)) *conn {
 	c := &conn{
-		nc: nc, addr: addr, clientID: cfg.ClientID, pulse: p, onClose: onClose,
+		raw: raw, nc: raw, addr: addr, clientID: cfg.ClientID, pulse: p, onClose: onClose,
 		timeout: cfg.DialTimeout, maxFrame: maxFrameUnproven,
 		created: p.clock.now(),
 	}
 	c.in.src = c
 	c.interrupt = c.expire
-	c.peeker.init(nc)
+	c.peeker.init(raw)
 	return c
 }
 
-// close never blocks: the socket is closed with no farewell.
+// close never blocks: the socket is closed with no farewell (that of TLS may take
+// five seconds against a peer that does not read).
 func (c *conn) close() {
 	c.closeOnce.Do(func() {
-		c.nc.Close()
+		c.raw.Close()
 		c.onClose(c)
 	})
 }
@@ -98,22 +106,30 @@ func (c *conn) exchange(ctx context.Context, reqs []kafkawire.Request, resps []k
 	case err != nil:
 		return 0, fmt.Errorf("%s: nothing was sent: %w", c.addr, err)
 	}
+	stop := c.begin(ctx)
+	done, err := c.pipeline(reqs, resps, v, max(1, window))
+	c.end(stop)
+	return done, err
+}
+
+// begin has ctx end what is read and written until end, which gets what it returns.
+func (c *conn) begin(ctx context.Context) (stop func() bool) {
 	c.ctx = ctx
 	c.pulse.begin()
-	defer c.pulse.end()
-
-	stop := func() bool { return true }
-	if ctx.Done() != nil {
-		stop = context.AfterFunc(ctx, c.interrupt)
+	if ctx.Done() == nil {
+		return func() bool { return true }
 	}
-	done, err := c.pipeline(reqs, resps, v, max(1, window))
+	return context.AfterFunc(ctx, c.interrupt)
+}
+
+func (c *conn) end(stop func() bool) {
 	if !stop() && c.broken == nil {
 		// The answers are good, but the past deadline of expire may be set only now.
-		c.broken = context.Cause(ctx)
+		c.broken = context.Cause(c.ctx)
 	}
+	c.pulse.end()
 	c.ctx = nil
 	c.shrink()
-	return done, err
 }
 
 func (c *conn) pipeline(reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (int, error) {
@@ -227,6 +243,7 @@ func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, al
 	if err := resp.Decode(body, v); err != nil {
 		return c.fail(InvalidAnswer, key, v, err)
 	}
+	c.served = c.served || key != kafkawire.APIKeyAPIVersions
 	return nil
 }
 
@@ -272,13 +289,24 @@ func (c *conn) lost(key kafkawire.APIKey, v kafkawire.Version, err error) error 
 		return c.fail(Timeout, key, v, fmt.Errorf("no answer before the caller's deadline%s: %w", c.partly(), context.DeadlineExceeded))
 	case isTimeout(err):
 		return c.fail(Timeout, key, v, fmt.Errorf("no answer within %s%s", c.timeout, c.partly()))
+	case isAlert(err):
+		return c.fail(TLSFailed, key, v, alertTrouble(err, c.certified))
 	case errors.Is(err, net.ErrClosed):
 		return c.fail(Closed, key, v, errors.New("the pool was closed"))
 	case errors.Is(err, io.EOF):
-		return c.fail(Unreachable, key, v, fmt.Errorf("the broker closed the connection instead of answering%s", c.partly()))
+		return c.fail(Unreachable, key, v, fmt.Errorf("the broker closed the connection instead of answering%s%s", c.partly(), c.stranger(key)))
 	default:
 		return c.fail(Unreachable, key, v, ioCause(c.addr, err))
 	}
+}
+
+// stranger says what a close may mean where the broker has never served the connection.
+func (c *conn) stranger(key kafkawire.APIKey) string {
+	asked := key == kafkawire.APIKeyFindCoordinator || key == kafkawire.APIKeyMetadata
+	if !asked || c.served || c.versions.assumed || c.session.Load() != nil || c.in.buffered() > 0 {
+		return ""
+	}
+	return " (a listener that wants SASL does so; kafka.sasl.mechanism sets it)"
 }
 
 // partly says how much of an answer has come.

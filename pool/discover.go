@@ -33,7 +33,7 @@ const (
 type discovery struct {
 	running  bool
 	due      int64
-	last     int64 // when the last one succeeded
+	begun    int64 // when the last one began
 	unrest   int64 // until when brokers that left are expected back
 	failures int
 	starved  bool // the last one had no connection; the next has the first there is
@@ -46,8 +46,9 @@ func (d *discovery) interval(now int64) time.Duration {
 	return refreshInterval
 }
 
-// hurry makes a refresh due, for brokers may have come or gone.
-func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.last+int64(refreshPause))) }
+// hurry makes a refresh due, for brokers may have come or gone; but not at once after
+// one that has failed: every trouble would cost a connection more.
+func (d *discovery) hurry(now int64) { d.due = min(d.due, max(now, d.begun+int64(refreshPause))) }
 
 // discover begins a refresh if one is due, reports whether it did, and returns when
 // the next is. c.mu is held.
@@ -59,7 +60,7 @@ func (c *Cluster) discover(now int64) (bool, int64) {
 	case now < d.due:
 		return false, d.due
 	}
-	d.running = true
+	d.running, d.begun = true, now
 	c.work.Add(1)
 	go c.refresh()
 	return true, now + int64(refreshInterval)
@@ -77,7 +78,7 @@ func (c *Cluster) refresh() {
 	d.running = false
 	defer c.wake()
 	if err == nil {
-		d.last, d.failures = now, 0
+		d.failures = 0
 		if c.apply(resp) {
 			d.unrest = now + int64(unsettledFor)
 		}
@@ -98,7 +99,7 @@ func (c *Cluster) refresh() {
 
 // brokersOfAny asks the first broker to which there is a connection; asked is false
 // where there is none.
-func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) { //nolint:nonamedreturns // for the bool
+func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) {
 	lease, err := c.acquire(c.base, 0, math.MaxInt) // not refused for a full queue: the view must not age under load
 	if err != nil {
 		return nil, false, err

@@ -60,7 +60,7 @@ func TestWithoutDiscovery(t *testing.T) {
 }
 
 // The address of a load balancer, behind which the brokers are found: once they
-// are, it is left alone, and shown no more when its connection has idled out.
+// are, it is left alone, and shown as what it is: an address of no known broker.
 func TestBootstrapAddressThatIsNoBroker(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {
 		stubs := kafkatest.NewStubs(t, 3, kafkatest.StubConfig{Network: network})
@@ -76,7 +76,7 @@ func TestBootstrapAddressThatIsNoBroker(t *testing.T) {
 		require.Zero(t, front.Count(findCoordinator))
 		time.Sleep(4 * time.Minute)
 		require.Zero(t, front.Open())
-		require.Len(t, c.Brokers(), 3)
+		require.Equal(t, map[int32]string{-1: "front:9092", 1: "broker-1:9092", 2: "broker-2:9092", 3: "broker-3:9092"}, brokersByNode(c))
 	})
 }
 
@@ -183,7 +183,8 @@ func TestBrokerThatLeftIsLookedForOften(t *testing.T) {
 		}
 		stubs[2].Down()
 		time.Sleep(40 * time.Second)
-		require.Len(t, brokersByNode(c), 2)
+		require.Equal(t, map[int32]string{-1: "broker-3:9092", 1: "broker-1:9092", 2: "broker-2:9092"}, brokersByNode(c),
+			"a configured address stays in sight")
 
 		stubs[2].Up()
 		for _, s := range stubs {
@@ -345,5 +346,25 @@ func TestFailingMetadataIsNoRedialStorm(t *testing.T) {
 		before := stub.Accepted()
 		time.Sleep(time.Minute)
 		require.Less(t, stub.Accepted()-before, 200, "connections in a minute")
+	})
+}
+
+// Every trouble asks for a refresh; while refreshes fail too they keep their pauses.
+func TestFailingLookupsDoNotHurryFailingRefreshes(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		c.Start()
+		time.Sleep(10 * time.Second)
+		stub.On(metadata, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.On(findCoordinator, kafkatest.After(time.Millisecond, kafkatest.Hangup))
+		stub.Forget()
+		const lookups = 500
+		for range lookups {
+			_, err := use(t.Context(), c, "group")
+			require.Error(t, err)
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Less(t, stub.Count(metadata), 40, "in ten seconds")
 	})
 }

@@ -2,9 +2,9 @@
 //
 // A [Cluster] knows the brokers: the bootstrap addresses it was given and those
 // that Metadata names. Each has its own puddle pool of connections. A connection
-// is ready when it was dialled and the API versions were negotiated; the caller
-// of [Cluster.Acquire] gets it as a [Lease], exchanges requests on it, and gives
-// it back.
+// is ready when it was dialled, the API versions were negotiated and it has
+// authenticated; the caller of [Cluster.Acquire] gets it as a [Lease], exchanges
+// requests on it, and gives it back.
 //
 // How the files hang together:
 //
@@ -17,6 +17,9 @@
 //	frame.go      size-prefixed frames, and what is no Kafka at all
 //	peek_*.go     whether an idle connection is still open
 //	establish.go  the steps that make a connection ready
+//	tls.go        the TLS handshake, and what its failures mean
+//	sasl.go       authentication; scram.go its one involved mechanism
+//	session.go    authenticating anew before a session ends
 //	negotiate.go  ApiVersions: what to ask, what to fall back to, what is remembered
 //	tend.go       the background: warm connections, pings, idle and lifetime limits
 //	discover.go   Metadata and what follows from it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
@@ -14,22 +15,32 @@ type endpoint struct {
 	cfg     *Config
 	pulse   *pulse
 	learned learned
-	opened  func(*conn) // told of each socket, and
-	closed  func(*conn) // of its end
+	sasl    *authenticator // nil: no authentication
+
+	spokeTLS atomic.Bool // a TLS handshake has succeeded
+	opened   func(*conn) // told of each socket, and
+	closed   func(*conn) // of its end
 }
 
 // establish makes a connection ready. The order of steps is Kafka's, and each step
 // has DialTimeout:
 //
-//  1. open:      dial every address of the name; here TLS would follow
-//  2. negotiate: ApiVersions, which may take up to three openings; here SASL would follow
-//  3. ready:     the limits of a connection in use
+//  1. open:         dial every address of the name, then TLS
+//  2. negotiate:    ApiVersions, which may take up to three openings
+//  3. authenticate: SaslHandshake, and SaslAuthenticate as often as the mechanism wants
+//  4. ready:        the limits of a connection in use
 func (e *endpoint) establish(ctx context.Context) (*conn, error) {
 	highest := min(e.cfg.MaxAPIVersions, kafkawire.Supported(kafkawire.APIKeyAPIVersions).Max)
 	n := negotiation{e: e, highest: highest}
 	c, err := n.run(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if e.sasl != nil {
+		if err := e.sasl.authenticate(ctx, c); err != nil {
+			c.close()
+			return nil, err
+		}
 	}
 	e.ready(c)
 	return c, nil
@@ -49,6 +60,10 @@ func (e *endpoint) open(ctx context.Context) (*conn, error) {
 	}
 	c := newConn(nc, e.addr, e.cfg, e.pulse, e.closed)
 	e.opened(c)
+	if err := e.secure(ctx, c); err != nil {
+		c.close()
+		return nil, err
+	}
 	return c, nil
 }
 

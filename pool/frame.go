@@ -34,12 +34,15 @@ func (f *frameReader) buffered() int { return f.w - f.r }
 
 // next returns the next frame without its size. The size is not trusted: the
 // buffer grows with the bytes that come, not with what the size promises.
-func (f *frameReader) next(limit int) ([]byte, error) {
+func (f *frameReader) next(limit int) ([]byte, error) { return f.sized(minFrame, limit) }
+
+// sized is next for frames of at least so many bytes.
+func (f *frameReader) sized(least, limit int) ([]byte, error) {
 	if err := f.want(sizeLength); err != nil {
 		return nil, err
 	}
 	size := int(int32(binary.BigEndian.Uint32(f.buf[f.r:])))
-	if size < minFrame || size > limit {
+	if size < least || size > limit {
 		return nil, f.noFrame(size, limit)
 	}
 	if err := f.want(sizeLength + size); err != nil {
@@ -96,7 +99,7 @@ func (f *frameReader) noFrame(size, limit int) frameError {
 	got := f.buf[f.r:f.w]
 	switch {
 	case got[0] == 0x15 && got[1] == 0x03:
-		return frameErrorf("answers with a TLS alert%s: the listener wants TLS, and this connection is plain text", alertName(got))
+		return frameErrorf("answers with a TLS alert%s: the listener wants TLS, and this connection is plain text; set kafka.tls.enabled", alertName(got))
 	case strings.HasPrefix(string(got), "HTTP"):
 		return frameErrorf("answers with HTTP (%q): this is a web server's port, or a proxy's", firstLine(got))
 	case isText(got):
@@ -119,8 +122,8 @@ func alertName(record []byte) string {
 	if len(record) <= description {
 		return ""
 	}
-	names := map[byte]string{10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow", 40: "handshake_failure",
-		47: "illegal_parameter", 50: "decode_error", 70: "protocol_version", 80: "internal_error"}
+	names := map[byte]string{0: "close_notify", 10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow", 40: "handshake_failure",
+		47: "illegal_parameter", 50: "decode_error", 70: "protocol_version", 80: "internal_error", 90: "user_canceled"}
 	if name, ok := names[record[description]]; ok {
 		return " (" + name + ")"
 	}

@@ -74,6 +74,18 @@ func (l *Lease) refuse(reqs []kafkawire.Request, v kafkawire.Version) error {
 	return nil
 }
 
+// SessionWaning reports whether the session of the connection (KIP-368) is so near its
+// end that a refusal may be that, and no word on what was asked.
+func (l *Lease) SessionWaning() bool {
+	return l.conn.session.Load().waning(l.cluster.clock.now())
+}
+
+// Retire has the connection closed on Release, though nothing is wrong with its stream.
+func (l *Lease) Retire() {
+	l.mustBeHeld("Retire")
+	l.conn.doubted = true
+}
+
 // Release gives the connection back, or has it closed if it is broken. The lease
 // must not be used afterwards.
 func (l *Lease) Release() {

@@ -31,8 +31,10 @@ type versions struct {
 	findCoordinatorRange kafkawire.VersionRange // the broker's
 	apiVersions          kafkawire.Version      // that was answered, or noAPIVersions
 	apiVersionsRange     kafkawire.VersionRange // the broker's
-	metadata             kafkawire.Version      // -1 where the broker has no version that we speak
-	assumed              bool                   // without ApiVersions: FindCoordinator v0 for groups, no more
+	metadata             kafkawire.Version      // -1 where the broker has no version that we speak,
+	saslHandshake        kafkawire.Version      // and so these
+	saslAuthenticate     kafkawire.Version
+	assumed              bool // without ApiVersions: FindCoordinator v0 for groups, no more
 }
 
 var assumedVersions = versions{
@@ -129,7 +131,7 @@ func (n *negotiation) run(ctx context.Context) (*conn, error) {
 			return c, nil
 		}
 		again := n.mayBeOld(c, err)
-		if !again || known || ask == noAPIVersions || ask == 0 && n.e.learned.spokeLately() {
+		if !again || known || ask == n.lowest() || ask == 0 && n.e.learned.spokeLately() {
 			if again && KindOf(err) == Unreachable {
 				n.e.learned.forget()
 			}
@@ -144,6 +146,15 @@ func (n *negotiation) run(ctx context.Context) (*conn, error) {
 		}
 		ask = max(noAPIVersions, min(ask-1, 0)) // any version, then v0, then none
 	}
+}
+
+// lowest is the last version to ask. Brokers without ApiVersions have no SASL that is
+// spoken here, and what is asked of them (Metadata) a listener with SASL would refuse.
+func (n *negotiation) lowest() kafkawire.Version {
+	if n.e.sasl != nil {
+		return 0
+	}
+	return noAPIVersions
 }
 
 // mayBeOld reports whether the connection met what brokers do that do not know the
@@ -244,7 +255,19 @@ func (n *negotiation) verdict(err error) error {
 		return err
 	}
 	return &Error{Kind: last.Kind, Addr: n.e.addr, Op: "negotiate", Have: last.Have, Want: last.Want,
-		Err: fmt.Errorf("%w (a listener that wants TLS or SASL may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)))}
+		Err: fmt.Errorf("%w (a listener that wants %s may do so, or a load balancer with nothing behind it)", causes(append(n.met, err)), n.e.missing())}
+}
+
+// missing is what a listener may want that the endpoint has not.
+func (e *endpoint) missing() string {
+	switch {
+	case e.cfg.TLS == nil:
+		return "TLS or SASL"
+	case e.sasl == nil:
+		return "a client certificate or SASL"
+	default:
+		return "a client certificate"
+	}
 }
 
 // noVersions is what a broker offers of an API that it does not have.
@@ -266,18 +289,29 @@ func (c *conn) adopt(list *kafkawire.APIVersionsResponse, answered kafkawire.Ver
 	}
 	c.versions = versions{
 		findCoordinator: v, findCoordinatorRange: theirs,
-		apiVersions: answered, metadata: -1,
+		apiVersions:      answered,
+		metadata:         common(list, kafkawire.APIKeyMetadata),
+		saslHandshake:    common(list, kafkawire.APIKeySaslHandshake),
+		saslAuthenticate: common(list, kafkawire.APIKeySaslAuthenticate),
 	}
 	c.versions.apiVersionsRange, ok = list.Range(kafkawire.APIKeyAPIVersions)
 	if !ok {
 		c.versions.apiVersionsRange = kafkawire.VersionRange{Min: answered, Max: answered}
 	}
-	if theirs, ok := list.Range(kafkawire.APIKeyMetadata); ok {
-		if v, err := kafkawire.Negotiate(kafkawire.Supported(kafkawire.APIKeyMetadata), theirs); err == nil {
-			c.versions.metadata = v
-		}
-	}
 	return nil
+}
+
+// common is the highest version of an API that both sides have, or -1.
+func common(list *kafkawire.APIVersionsResponse, key kafkawire.APIKey) kafkawire.Version {
+	theirs, ok := list.Range(key)
+	if !ok {
+		return -1
+	}
+	v, err := kafkawire.Negotiate(kafkawire.Supported(key), theirs)
+	if err != nil {
+		return -1
+	}
+	return v
 }
 
 // notKafkaAtAll turns an answer that makes no sense, where none has before, into

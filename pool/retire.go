@@ -12,6 +12,7 @@ const (
 	retiredStale
 	retiredIdle
 	retiredLifetime
+	retiredSession
 	retiredRemoved
 	retiredClosed
 	retirements
@@ -23,6 +24,7 @@ var retirementNames = [retirements]string{
 	retiredStale:    "stale",    // the broker closed it while it was idle
 	retiredIdle:     "idle",     // it was idle for MaxIdleTime
 	retiredLifetime: "lifetime", // it lived for MaxLifetime
+	retiredSession:  "session",  // it could not be authenticated anew, or was not in time
 	retiredRemoved:  "removed",  // the broker left the cluster
 	retiredClosed:   "closed",   // the pool was closed
 }
@@ -34,6 +36,8 @@ type counters struct {
 	exhausted atomic.Int64
 	dials     [len(kindNames)]atomic.Int64 // by ErrorKind; 0 is success
 	retired   [retirements]atomic.Int64
+
+	renewals, failedRenewals atomic.Int64 // of sessions
 }
 
 // dial counts a finished attempt. One that the pool's end cut short has no kind.
@@ -58,6 +62,8 @@ func (c *conn) worn(now int64, cfg *Config) retirement {
 	switch {
 	case now > c.expires:
 		return retiredLifetime
+	case c.session.Load().over(now):
+		return retiredSession
 	case idle > int64(cfg.MaxIdleTime):
 		return retiredIdle
 	case idle > staleAfter && c.stale(idle):

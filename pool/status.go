@@ -21,6 +21,11 @@ type BrokerStatus struct {
 	// APIVersions is what the broker offers of ApiVersions; {-1, -1} for one that does
 	// not have it; nil before the first connection.
 	APIVersions *kafkawire.VersionRange
+	// Mechanism is the SASL mechanism of the newest connection; empty where it has not
+	// authenticated. RenewIn is when that authenticates anew; nil for never (the broker
+	// sets no limit).
+	Mechanism string
+	RenewIn   *time.Duration
 	// LastError stays after recovery; nil where there was none.
 	LastError *BrokerError
 	// Connections that are open; Open is the sum of the others.
@@ -35,17 +40,16 @@ type BrokerError struct {
 	err     error
 }
 
-// Brokers describes the brokers that are in use. A bootstrap address that stands for
-// none of the discovered ones is left out unless connections to it are open.
+// Brokers describes the brokers that are known: those discovered, and the bootstrap
+// addresses that are not among them. Such an address may stand for a discovered broker
+// under another name; it is used only while no discovered broker can be reached.
 func (c *Cluster) Brokers() []BrokerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.now()
 	all := make([]BrokerStatus, 0, len(c.brokers))
 	for _, b := range c.brokers {
-		if b.discovered || c.discovered == 0 || b.open() > 0 {
-			all = append(all, b.status(now))
-		}
+		all = append(all, b.status(now))
 	}
 	return all
 }
@@ -62,6 +66,7 @@ func (b *broker) status(now int64) BrokerStatus {
 		s.FindCoordinator = &v.findCoordinator
 		s.FindCoordinatorRange = &v.findCoordinatorRange
 		s.APIVersions = &v.apiVersionsRange
+		s.Mechanism, s.RenewIn = b.last.Load().session.Load().status(now)
 	}
 	return s
 }
@@ -75,8 +80,11 @@ type Stats struct {
 	// the name of an [ErrorKind].
 	Dials map[string]int64
 	// Retired counts connections that were closed, by reason: broken, reset, stale,
-	// idle, lifetime, removed, closed.
+	// idle, lifetime, session, removed, closed.
 	Retired map[string]int64
+	// Renewals counts the connections that authenticated anew, FailedRenewals those
+	// that could not and were replaced.
+	Renewals, FailedRenewals int64
 
 	Idle, InUse, Dialing, Waiting int
 }
@@ -85,6 +93,7 @@ type Stats struct {
 func (c *Cluster) Stats() Stats {
 	s := Stats{
 		Acquired: c.count.acquired.Load(), Waited: c.count.waited.Load(), Exhausted: c.count.exhausted.Load(),
+		Renewals: c.count.renewals.Load(), FailedRenewals: c.count.failedRenewals.Load(),
 		Dials: make(map[string]int64, len(kindNames)), Retired: make(map[string]int64, retirements),
 	}
 	s.Dials["ok"] = c.count.dials[0].Load()

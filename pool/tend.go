@@ -57,11 +57,15 @@ func (c *Cluster) tend() {
 		case <-timer.C:
 		}
 		now := c.clock.now()
-		if now >= sweepDue {
+		renew, _ := c.renewalsDue(now)
+		if renew || now >= sweepDue {
 			sweepDue = now + int64(jittered(c.pingEvery()))
 			c.sweep()
 		}
 		next := min(sweepDue, c.round())
+		if _, at := c.renewalsDue(0); at != 0 {
+			next = min(next, at)
+		}
 		timer.Reset(max(soonest, time.Duration(next-c.clock.now())))
 	}
 }

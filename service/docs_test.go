@@ -34,6 +34,28 @@ func TestOperationsHasASectionForEveryReason(t *testing.T) {
 	}
 }
 
+// protocolReasons are the reasons that a request can meet before it is a question.
+// A test of internal/server checks that each of its reasons stands in the document.
+const protocolReasons = `
+What is wrong with the request as such, or with who sends it:
+
+| reason | HTTP | what |
+|---|---|---|
+| INVALID_ARGUMENT | 400 | a field is not as it must be; the violations name it |
+| UNKNOWN_FIELD | 400 | a name in the query or the body that there is not |
+| MISSING_FIELD | 400 | a name that must be there |
+| INVALID_QUERY, INVALID_PATH | 400 | not UTF-8, a stray percent sign, or a query where the body says all |
+| EMPTY_BODY, INCOMPLETE_BODY, TRAILING_DATA, UNEXPECTED_BODY | 400 | a body that is not one JSON object, or has no business there |
+| MALFORMED_REQUEST, UNSUPPORTED_HTTP | 400, 501 | no HTTP request that can be read |
+| TLS_REQUIRED | 400 | plain HTTP at the TLS port |
+| NOT_FOUND, METHOD_NOT_ALLOWED | 404, 405 | no such path; no such method there (see Allow) |
+| REQUEST_TOO_LARGE, HEADERS_TOO_LARGE | 413, 431 | over the limit, which the message names |
+| UNSUPPORTED_MEDIA_TYPE | 415 | the body of a POST is application/json |
+| UNAUTHENTICATED, PERMISSION_DENIED, ISSUER_UNREACHABLE | 401, 403, 503 | who is calling: see [security.md](security.md) |
+| CANCELLED | 499 | the caller left before the answer |
+| STOPPING | 503 | the instance stops; another will answer |
+`
+
 // errorDocs is the text of docs/errors.md, made from the error contract.
 func errorDocs() string {
 	var b strings.Builder
@@ -59,6 +81,7 @@ have a **reason** to program against, a message for people, and say whether a re
 	other := ContractOfCode(kafkawire.ErrUnknownTopicOrPartition)
 	fmt.Fprintf(&b, "| any other Kafka error: its Kafka name, or `KAFKA_<code>` | the code | as Kafka says | %s | %d |\n", code.Code(other.GRPC), other.HTTP)
 	b.WriteString("\nA request that cannot be asked at all is `INVALID_ARGUMENT` (400) as a whole, with a `google.rpc.BadRequest` that names each bad field.\n")
+	b.WriteString(protocolReasons)
 	for _, c := range Contracts() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\nWhat to do: %s.\n", c.Reason, sentence(c.Happened), docFill(c.Do))
 	}

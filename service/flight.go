@@ -117,7 +117,8 @@ func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration)
 		results, err = q.exchangeSingles(ctx, lease, asks, v)
 	}
 	if err == nil {
-		return results, dropLostSession(lease, results)
+		lost := dropLostSession(lease, results)
+		return results, doubtRefusals(lease, results) || lost
 	}
 	lost := Result{Err: exchangeFailure(err, lease.Addr(), patience), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(asks)-len(results))...)
@@ -326,6 +327,8 @@ func furtherAsks(e *LookupError) int {
 	switch {
 	case e.Reason == ReasonNotAKafkaBroker, e.Reason == ReasonTLSFailed, e.Reason == ReasonSASLFailed:
 		return 2 // it did speak Kafka when the connection was made: it fell ill since, and others may be well
+	case e.doubted:
+		return 4 // the other connections of the broker may be as old
 	case sessionLost(e):
 		return 1
 	default:

@@ -33,6 +33,8 @@ type LookupError struct {
 	// Detail is what was seen: the error of the connection, or the text that the
 	// broker sent where it says anything.
 	Detail string
+	// doubted says that a session near its end may be what was refused, see doubtRefusals.
+	doubted bool
 }
 
 func failure(r Reason, detail string) *LookupError {

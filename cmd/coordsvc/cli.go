@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -80,6 +82,11 @@ func run(ctx context.Context, args []string, std streams, environ []string) int 
 	if err != nil {
 		panic("coordsvc: the command line is not well-formed: " + err.Error())
 	}
+	for i, arg := range args {
+		if !utf8.ValidString(arg) {
+			return inv.fail(failf(exitUsage, "argument %d, %q, is not UTF-8: Kafka's ids are UTF-8 text", i, arg))
+		}
+	}
 	parsed, err := app.Parse(argumentsLast(app.Model, args[1:]))
 	if printed {
 		return exitOK
@@ -149,17 +156,19 @@ type settingsFlags struct {
 
 	Flags any `embed:""` // the struct that kong fills; flags reads it
 
-	flags *config.Flags
+	flags   *config.Flags
+	listens bool // the command opens the ports
 }
 
+// newSettingsFlags are the flags of some sections, or of all.
 func newSettingsFlags(sections ...string) settingsFlags {
 	flags := config.NewFlags(sections...)
-	return settingsFlags{Flags: flags.Fields(), flags: flags}
+	return settingsFlags{Flags: flags.Fields(), flags: flags, listens: len(sections) == 0 || slices.Contains(sections, "http")}
 }
 
 // load reads the settings. The error lists everything that is wrong with them.
 func (f *settingsFlags) load(inv *invocation, require ...string) (*config.Loaded, error) {
-	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Require: require})
+	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Listens: f.listens, Require: require})
 	if err == nil {
 		return loaded, nil
 	}

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/coordsvc/coordsvc/internal/config"
+	"github.com/coordsvc/coordsvc/internal/server"
 )
 
 type configCmd struct {
@@ -33,7 +35,14 @@ func (c *configCmd) Run(inv *invocation) error {
 	if err := printSettings(inv.out, c.Output, loaded.Entries()); err != nil {
 		return err
 	}
-	return mistakes
+	if mistakes != nil {
+		return mistakes
+	}
+	if err := named(server.CheckFiles(serverConfig(&loaded.Settings)), loaded); err != nil {
+		return err
+	}
+	_, _, err := brokerAuth(&loaded.Settings, slog.New(slog.DiscardHandler))
+	return named(err, loaded)
 }
 
 func printSettings(w io.Writer, format string, entries []config.Entry) error {
@@ -81,12 +90,10 @@ func settingsJSON(w io.Writer, entries []config.Entry) error {
 // in it as a comment. Values are quoted as JSON strings, which YAML reads as they are.
 func settingsYAML(w io.Writer, entries []config.Entry) error {
 	var b strings.Builder
-	section := ""
+	var groups []string // that stand open
 	for _, e := range entries {
-		if e.Section() != section {
-			section = e.Section()
-			b.WriteString(section + ":\n")
-		}
+		path := strings.Split(e.Path, ".")
+		groups = openGroups(&b, groups, path[:len(path)-1])
 		comment := ""
 		if e.Value == "" || e.Value == config.Redacted {
 			comment = "# "
@@ -98,8 +105,21 @@ func settingsYAML(w io.Writer, entries []config.Entry) error {
 		if e.Type() == "boolean" || e.Type() == "integer" || e.Type() == "duration" {
 			value = []byte(e.Value)
 		}
-		fmt.Fprintf(&b, "  %s%s: %s # %s\n", comment, strings.TrimPrefix(e.Path, section+"."), value, displayText(e.Origin.String()))
+		fmt.Fprintf(&b, "%s%s%s: %s # %s\n", strings.Repeat("  ", len(groups)), comment, path[len(path)-1], value, displayText(e.Origin.String()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// openGroups writes the keys of the groups that the next setting is in and the
+// last one was not.
+func openGroups(b *strings.Builder, open, wanted []string) []string {
+	same := 0
+	for same < min(len(open), len(wanted)) && open[same] == wanted[same] {
+		same++
+	}
+	for depth := same; depth < len(wanted); depth++ {
+		b.WriteString(strings.Repeat("  ", depth) + wanted[depth] + ":\n")
+	}
+	return wanted
 }

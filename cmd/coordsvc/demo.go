@@ -55,10 +55,10 @@ func (c *demoCmd) Run(inv *invocation) error {
 	}
 	instance, err := newInstance(&loaded.Settings, logger)
 	if err != nil {
-		return err
+		return named(err, loaded)
 	}
 	defer instance.close(logger)
-	srv, err := listen(&loaded.Settings, instance, logger)
+	srv, err := listen(loaded, instance, logger)
 	if err != nil {
 		return err
 	}

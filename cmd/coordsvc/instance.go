@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
+	"github.com/coordsvc/coordsvc/internal/brokerauth"
 	"github.com/coordsvc/coordsvc/internal/config"
 	"github.com/coordsvc/coordsvc/kafkawire"
 	"github.com/coordsvc/coordsvc/pool"
@@ -23,6 +25,10 @@ type instance struct {
 
 // newInstance puts the parts together. Nothing is dialled before start.
 func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, error) {
+	secure, sasl, err := brokerAuth(settings, logger)
+	if err != nil {
+		return nil, err
+	}
 	cluster, err := pool.NewCluster(pool.Config{
 		Bootstrap:               settings.Kafka.Brokers,
 		ClientID:                settings.Kafka.ClientID,
@@ -37,6 +43,8 @@ func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, err
 		MaxLifetime:             settings.Pool.MaxLifetime,
 		AcquireTimeout:          settings.Pool.AcquireTimeout,
 		MaxWaiters:              settings.Pool.MaxWaiters,
+		TLS:                     secure,
+		SASL:                    sasl,
 		Logger:                  logger,
 	})
 	if err != nil {
@@ -58,6 +66,20 @@ func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, err
 		cluster: cluster,
 		finder:  finder,
 	}, nil
+}
+
+// brokerAuth reads the files that connections to brokers need. Nothing is dialled. The
+// error is one for named.
+func brokerAuth(settings *config.Settings, logger *slog.Logger) (func() *tls.Config, *pool.SASL, error) {
+	secure, err := brokerauth.TLS(settings.Kafka.TLS, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	sasl, err := brokerauth.SASL(settings.Kafka.SASL, settings.Kafka.TLS.Enabled, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	return secure, sasl, nil
 }
 
 func (i *instance) start() { i.cluster.Start() }

@@ -56,8 +56,9 @@ func collectKeys(ctx context.Context, args []string, stdin io.Reader) ([]askedKe
 	return keys, nil
 }
 
-// readKeys reads one key a line. The bytes of the line are the key, but for a
-// carriage return at the end, which Windows leaves; blank lines are skipped.
+// readKeys reads one key a line. The bytes of the line are the key, but for what
+// Windows leaves: a carriage return at the end, a byte order mark before the first.
+// Blank lines are skipped.
 // It returns when ctx ends, though the reading may go on.
 func readKeys(ctx context.Context, stdin io.Reader) ([]askedKey, error) {
 	type outcome struct {
@@ -84,13 +85,17 @@ func scanKeys(r io.Reader) ([]askedKey, error) {
 	line := 0
 	for lines.Scan() {
 		line++
-		if len(lines.Bytes()) == 0 {
+		text := lines.Text()
+		if line == 1 {
+			text = strings.TrimPrefix(text, "\ufeff")
+		}
+		if text == "" {
 			continue
 		}
 		if len(keys) == maxInputKeys {
 			return nil, failf(exitUsage, "standard input has more than %s keys; give them in parts", thousands(maxInputKeys))
 		}
-		keys = append(keys, askedKey{lines.Text(), line})
+		keys = append(keys, askedKey{text, line})
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):

@@ -32,7 +32,7 @@ type lookupCmd struct {
 
 // Help is shown by kong under the usage.
 func (lookupCmd) Help() string {
-	return `A group is any consumer, share or streams group. A share key is a share partition: groupId:topicId:partition. From standard input the bytes of a line are the key; blank lines are skipped, and so is a carriage return at the end of a line. A key that begins with a dash goes after --.
+	return `A group is any consumer, share or streams group. A share key is a share partition: groupId:topicId:partition. From standard input the bytes of a line are the key; blank lines are skipped, and so are a carriage return at the end of a line and a byte order mark. A key that begins with a dash goes after --.
 
 Examples:
 
@@ -90,7 +90,7 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	}
 	instance, err := newInstance(&loaded.Settings, logger)
 	if err != nil {
-		return err
+		return named(err, loaded)
 	}
 	defer instance.close(logger)
 	instance.start()

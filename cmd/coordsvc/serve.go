@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 
+	"github.com/coordsvc/coordsvc/internal/auth"
 	"github.com/coordsvc/coordsvc/internal/config"
+	"github.com/coordsvc/coordsvc/internal/reload"
 	"github.com/coordsvc/coordsvc/internal/server"
 )
 
@@ -38,10 +41,10 @@ func (c *serveCmd) Run(inv *invocation) error {
 	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
 	instance, err := newInstance(&loaded.Settings, logger)
 	if err != nil {
-		return err
+		return named(err, loaded)
 	}
 	defer instance.close(logger)
-	srv, err := listen(&loaded.Settings, instance, logger)
+	srv, err := listen(loaded, instance, logger)
 	if err != nil {
 		return err
 	}
@@ -50,17 +53,56 @@ func (c *serveCmd) Run(inv *invocation) error {
 }
 
 // listen opens the ports. Calls are answered once the server runs.
-func listen(settings *config.Settings, instance *instance, logger *slog.Logger) (*server.Server, error) {
+func listen(loaded *config.Loaded, instance *instance, logger *slog.Logger) (*server.Server, error) {
+	srv, err := server.New(serverConfig(&loaded.Settings), instance, instance.cluster.Ready, logger)
+	if err != nil {
+		return nil, named(err, loaded)
+	}
+	return srv, srv.Listen()
+}
+
+// serverConfig is what the server needs of the settings.
+func serverConfig(settings *config.Settings) server.Config {
 	cfg := server.DefaultConfig()
 	cfg.GRPCAddress = settings.GRPC.Address
 	cfg.HTTPAddress = settings.HTTP.Address
 	cfg.AdminAddress = settings.Admin.Address
 	cfg.MaxTimeout = settings.Lookup.MaxTimeout
+	cfg.TLS = server.TLS{
+		Enabled:      settings.TLS.Enabled,
+		CertFile:     settings.TLS.CertFile,
+		KeyFile:      settings.TLS.KeyFile,
+		ClientCAFile: settings.TLS.ClientCAFile,
+	}
+	cfg.Auth = auth.Config{
+		AllowedSubjects: settings.Auth.AllowedSubjects,
+		TokenFile:       settings.Auth.TokenFile,
+		OIDC: auth.OIDC{
+			Issuer:    settings.Auth.OIDC.Issuer,
+			Audiences: settings.Auth.OIDC.Audience,
+			CAFile:    settings.Auth.OIDC.CAFile,
+			ClockSkew: settings.Auth.OIDC.ClockSkew,
+		},
+		PolicyFile: settings.Auth.PolicyFile,
+	}
+	cfg.Reflection = settings.GRPC.Reflection
+	cfg.Docs = settings.HTTP.Docs
 	cfg.DrainDelay = settings.Shutdown.DrainDelay
 	cfg.DrainTimeout = settings.Shutdown.DrainTimeout
-	srv, err := server.New(cfg, instance, instance.cluster.Ready, logger)
-	if err != nil {
-		return nil, err
+	return cfg
+}
+
+// named is err with the place where the setting at fault was set, if one is.
+func named(err error, loaded *config.Loaded) error {
+	var file *reload.Error
+	var setting *auth.SettingError
+	switch {
+	case errors.As(err, &file):
+		err = &config.Error{Setting: file.Setting, Origin: loaded.Origin(file.Setting), Reason: file.Path + ": " + file.Err.Error()}
+	case errors.As(err, &setting):
+		err = &config.Error{Setting: setting.Setting, Origin: loaded.Origin(setting.Setting), Reason: setting.Err.Error()}
+	default:
+		return err
 	}
-	return srv, srv.Listen()
+	return failf(exitUsage, "%s", err)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"github.com/coordsvc/coordsvc/internal/plainyaml"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/configuration.md from the table")
@@ -39,9 +41,11 @@ func TestDefaults(t *testing.T) {
 			DefaultTimeout: 5 * time.Second,
 			MaxTimeout:     30 * time.Second,
 		},
-		GRPC:     Listener{Address: ":9090"},
-		HTTP:     Listener{Address: ":8080"},
+		GRPC:     GRPC{Listener: Listener{Address: ":9090"}, Reflection: true},
+		HTTP:     HTTP{Listener: Listener{Address: ":8080"}, Docs: true},
 		Admin:    Listener{Address: ":8081"},
+		TLS:      TLS{ClientAuth: "off"},
+		Auth:     Auth{OIDC: OIDC{ClockSkew: time.Minute}},
 		Limits:   Limits{MaxWaitingKeys: 1_000_000},
 		Log:      Log{Level: "info", Format: "text"},
 		Shutdown: Shutdown{DrainDelay: 5 * time.Second, DrainTimeout: 35 * time.Second},
@@ -61,7 +65,7 @@ func TestTableIsWellFormed(t *testing.T) {
 		t.Run(s.Path, func(t *testing.T) {
 			require.True(t, sections[s.Section()], "the section is not in Sections")
 			require.NotEmpty(t, s.Type())
-			require.NotEqual(t, s.Required, s.Default != "", "either a default or required")
+			require.False(t, s.Required && s.Default != "", "what has a default is not required")
 			require.Equal(t, s.Default, s.format(&settings), "the default is printed as it is written")
 			require.True(t, strings.HasSuffix(s.Doc, "."), "documentation is whole sentences")
 			require.False(t, serviceLink.MatchString(s.Env()), "Kubernetes may set %s", s.Env())
@@ -74,7 +78,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 24)
+	require.Len(t, fields, 55)
 }
 
 func TestNames(t *testing.T) {
@@ -226,10 +230,10 @@ func TestMistakes(t *testing.T) {
 			want: "file FILE:4: a second YAML document begins here; a settings file has one"},
 		{name: "not UTF-8", yaml: "log:\n  level: \xff\n",
 			want: "file FILE:1: the file is not UTF-8 text"},
-		{name: "too large", yaml: strings.Repeat("# \n", maxFileSize/3+1),
+		{name: "too large", yaml: strings.Repeat("# \n", plainyaml.MaxSize/3+1),
 			want: "flag --config: cannot read the settings file: FILE is larger than 64 KiB, which no settings file is"},
 		{name: "too many brackets", yaml: strings.Repeat("[", 2000),
-			want: "file FILE:1: the file holds more brackets than any settings file"},
+			want: "file FILE:1: the file holds more brackets than can be read; write lists as lines that begin with a dash"},
 
 		{name: "unknown variable", env: []string{"COORDSVC_KAFKA_BROKER=a:1"},
 			want: "COORDSVC_KAFKA_BROKER: there is no setting with this environment variable; did you mean COORDSVC_KAFKA_BROKERS?"},
@@ -280,7 +284,7 @@ func TestMistakes(t *testing.T) {
 			want: `log.level (file FILE:2): "loud" is not one of debug, info, warn, error`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			sources := Sources{Environ: tc.env, Flags: parseFlags(t, table, tc.args...)}
+			sources := Sources{Environ: tc.env, Flags: parseFlags(t, table, tc.args...), Listens: true}
 			if tc.yaml != "" {
 				sources.File = writeFile(t, tc.yaml)
 			}
@@ -457,11 +461,11 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 24)
+	require.Len(t, entries, 55)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)
-	require.Equal(t, "1h", entries[7].Value)
+	require.Equal(t, "1h", entries[24].Value)
 	require.Equal(t, "coordsvc", entries[1].Value)
 	require.Equal(t, Origin{}, entries[1].Origin)
 	require.Panics(t, func() { loaded.Origin("kafka.broker") })
@@ -510,7 +514,7 @@ func FuzzFile(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > maxFileSize {
+		if len(text) > plainyaml.MaxSize {
 			return
 		}
 		values, mistakes := parseFile(table, "f.yaml", []byte(text))
@@ -542,4 +546,9 @@ func requireLine(t *testing.T, origin Origin, lines int) {
 	line, err := parseInt(text)
 	require.NoError(t, err)
 	require.True(t, line >= 1 && line <= lines, "line %d of %d", line, lines)
+}
+
+func TestPortsOfOthersDoNotClashWithOnesOwn(t *testing.T) {
+	_, err := Load(Sources{Flags: parseFlags(t, table, "--admin-address=127.0.0.1:8080")})
+	require.NoError(t, err, "healthcheck asks a port and opens none")
 }

@@ -1,28 +1,16 @@
 package config
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+
+	"github.com/coordsvc/coordsvc/internal/plainyaml"
 )
-
-// maxFileSize is far beyond any settings file. It bounds what a wrong path
-// (/dev/zero, a disk image) costs, and how deep the YAML parser, which calls
-// itself for each level, can get.
-const maxFileSize = 64 << 10
-
-// maxBrackets bounds the time of the YAML parser, which grows with the square of
-// the brackets that are open: 65,000 of them take half a minute.
-const maxBrackets = 1000
 
 // fromFile reads the settings file, if one is named.
 func fromFile(table []*Setting, sources Sources) ([]located, []error) {
@@ -46,12 +34,12 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
+	text, err := io.ReadAll(io.LimitReader(file, plainyaml.MaxSize+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > maxFileSize {
-		return nil, fmt.Errorf("%s is larger than %d KiB, which no settings file is", path, maxFileSize>>10)
+	if len(text) > plainyaml.MaxSize {
+		return nil, fmt.Errorf("%s is larger than %d KiB, which no settings file is", path, plainyaml.MaxSize>>10)
 	}
 	return text, nil
 }
@@ -67,13 +55,13 @@ type fileReader struct {
 // parseFile reads YAML text. The path is shown in errors.
 func parseFile(table []*Setting, path string, text []byte) ([]located, []error) {
 	r := &fileReader{table: table, file: filepath.Clean(path)}
-	tree, err := parseYAML(text)
+	tree, err := plainyaml.Parse(text)
 	if err != nil {
-		r.mistake("", err.line, "%s", err.reason)
+		r.mistake("", err.Line, "%s", err.Reason)
 		return nil, r.mistakes
 	}
 	if len(tree.Docs) > 1 {
-		r.mistake("", lineOf(tree.Docs[1]), "a second YAML document begins here; a settings file has one")
+		r.mistake("", plainyaml.Line(tree.Docs[1]), "a second YAML document begins here; a settings file has one")
 		return nil, r.mistakes
 	}
 	for _, doc := range tree.Docs {
@@ -82,55 +70,20 @@ func parseFile(table []*Setting, path string, text []byte) ([]located, []error) 
 	return r.values, r.mistakes
 }
 
-type syntaxError struct {
-	line   int
-	reason string
-}
-
-// parseYAML returns the tree of the text. The library has a history of panics on
-// input that is no YAML at all; such input is a mistake like any other.
-func parseYAML(text []byte) (tree *ast.File, mistake *syntaxError) {
-	defer func() {
-		if recover() != nil {
-			tree, mistake = nil, &syntaxError{1, "the file is not YAML that can be read"}
-		}
-	}()
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
-		return nil, &syntaxError{1, "the file is not UTF-8 text"}
-	}
-	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxBrackets {
-		return nil, &syntaxError{1, "the file holds more brackets than any settings file"}
-	}
-	// Duplicate keys are found here, with the name of the setting.
-	tree, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
-	if err == nil {
-		return tree, nil
-	}
-	var syntax yaml.Error
-	if !errors.As(err, &syntax) || syntax.GetToken() == nil {
-		return nil, &syntaxError{1, "not valid YAML"}
-	}
-	return nil, &syntaxError{syntax.GetToken().Position.Line, "not valid YAML: " + syntax.GetMessage()}
-}
-
 // section reads a mapping: the whole file (path "") or what stands under a section.
 func (r *fileReader) section(path string, node ast.Node) {
-	node = withoutComment(node)
-	var pairs []*ast.MappingValueNode
-	switch n := node.(type) {
+	node = plainyaml.WithoutComment(node)
+	switch node.(type) {
 	case nil, *ast.NullNode:
 		return // nothing is set under it
-	case *ast.MappingNode:
-		pairs = n.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{n}
-	default:
+	}
+	pairs, ok := plainyaml.Pairs(node)
+	if !ok {
 		if path == "" {
-			r.mistake("", lineOf(node), "the file holds no settings; write for example kafka: and under it, indented, brokers: kafka-1.example:9092")
+			r.mistake("", plainyaml.Line(node), "the file holds no settings; write for example kafka: and under it, indented, brokers: kafka-1.example:9092")
 			return
 		}
-		r.mistake(path, lineOf(node), "is a group of settings, not a value")
+		r.mistake(path, plainyaml.Line(node), "is a group of settings, not a value")
 		return
 	}
 	seen := make(map[string]int, len(pairs))
@@ -142,8 +95,8 @@ func (r *fileReader) section(path string, node ast.Node) {
 // pair reads one key and what stands under it. seen has the lines of the keys
 // before it.
 func (r *fileReader) pair(parent string, pair *ast.MappingValueNode, seen map[string]int) {
-	line := lineOf(pair.Key)
-	key, ok := keyText(pair.Key)
+	line := plainyaml.Line(pair.Key)
+	key, ok := plainyaml.KeyText(pair.Key)
 	if !ok {
 		r.mistake("", line, "a key must be a plain name; anchors, merges and tags are not read here")
 		return
@@ -161,7 +114,7 @@ func (r *fileReader) pair(parent string, pair *ast.MappingValueNode, seen map[st
 	case strings.Contains(key, "."):
 		r.dotted(path, key, line)
 	case s != nil:
-		r.value(s, line, withoutComment(pair.Value))
+		r.value(s, line, plainyaml.WithoutComment(pair.Value))
 	case isSection(r.table, path):
 		r.section(path, pair.Value)
 	default:
@@ -177,16 +130,16 @@ func (r *fileReader) value(s *Setting, line int, node ast.Node) {
 	case *ast.SequenceNode:
 		items := make([]string, 0, len(n.Values))
 		for _, entry := range n.Values {
-			text, ok := scalarText(withoutComment(entry))
+			text, ok := plainyaml.Text(plainyaml.WithoutComment(entry))
 			if !ok {
-				r.mistake(s.Path, lineOf(entry), "an entry of the list is not a plain value")
+				r.mistake(s.Path, plainyaml.Line(entry), "an entry of the list is not a plain value")
 				return
 			}
 			items = append(items, text)
 		}
 		r.give(s, line, raw{items: items})
 	default:
-		text, ok := scalarText(node)
+		text, ok := plainyaml.Text(node)
 		if !ok {
 			r.mistake(s.Path, line, "is one setting; a plain %s is expected, not a group, an anchor or a tag", s.Type())
 			return
@@ -225,43 +178,4 @@ func (r *fileReader) mistake(setting string, line int, format string, args ...an
 
 func (r *fileReader) origin(line int) Origin {
 	return Origin{SourceFile, fmt.Sprintf("%s:%d", r.file, line)}
-}
-
-func keyText(key ast.MapKeyNode) (string, bool) {
-	if explicit, ok := key.(*ast.MappingKeyNode); ok {
-		return scalarText(explicit.Value)
-	}
-	return scalarText(key)
-}
-
-// scalarText returns a plain value as it is written, so that 010 and 1e3 reach
-// the setting as they are and not as what YAML makes of them.
-func scalarText(node ast.Node) (string, bool) {
-	switch n := node.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.LiteralNode:
-		return n.Value.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return n.GetToken().Value, true
-	default:
-		return "", false
-	}
-}
-
-// withoutComment makes a nil of what holds nothing but comments.
-func withoutComment(node ast.Node) ast.Node {
-	switch node.(type) {
-	case *ast.CommentNode, *ast.CommentGroupNode:
-		return nil
-	default:
-		return node
-	}
-}
-
-func lineOf(node ast.Node) int {
-	if node == nil || node.GetToken() == nil || node.GetToken().Position == nil {
-		return 1
-	}
-	return node.GetToken().Position.Line
 }

@@ -127,8 +127,7 @@ func placeholder(s *Setting) string {
 	case s.Type() == "integer":
 		return "N"
 	default:
-		_, last, _ := strings.Cut(s.Path, ".")
-		return strings.ToUpper(last)
+		return strings.ToUpper(s.Path[strings.LastIndexByte(s.Path, '.')+1:])
 	}
 }
 

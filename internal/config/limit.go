@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,7 @@ func oneOf(values ...string) Limit {
 		OneOf: values,
 		check: func(value any) error {
 			if text := value.(string); !slices.Contains(values, text) {
-				return fmt.Errorf("%q is not one of %s", text, strings.Join(values, ", "))
+				return fmt.Errorf("%q is not one of %s%s", text, strings.Join(values, ", "), didYouMean(nearest(text, values)))
 			}
 			return nil
 		},
@@ -85,6 +86,61 @@ func printable(maxBytes int) Limit {
 				return fmt.Errorf("the value has %d bytes; at most %d are allowed", len(text), maxBytes)
 			case strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
 				return fmt.Errorf("%q holds a character that cannot be printed", text)
+			}
+			return nil
+		},
+	}
+}
+
+// oneLine allows what fits into a message of SASL.
+func oneLine() Limit {
+	return Limit{check: func(value any) error {
+		if strings.ContainsFunc(value.(string), unicode.IsControl) {
+			return errors.New("the value holds a control character")
+		}
+		return nil
+	}}
+}
+
+// httpURL allows what can be fetched. A password in it would be printed with it.
+func httpURL() Limit {
+	return Limit{
+		Syntax: "URL",
+		check: func(value any) error {
+			text := value.(string)
+			u, err := url.Parse(text)
+			switch {
+			case err == nil && u.User != nil:
+				return errors.New("the URL holds a user or a password; give them by settings of their own")
+			case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
+				return fmt.Errorf("%q is no URL that begins with https:// or http:// and has a host", text)
+			}
+			return nil
+		},
+	}
+}
+
+// saslExtensions allows what RFC 7628, section 3.1, does, but for the name auth, which
+// is the token's.
+func saslExtensions() Limit {
+	return Limit{
+		Syntax: "name=value, ...",
+		check: func(value any) error {
+			seen := map[string]bool{}
+			for _, item := range value.([]string) {
+				name, text, found := strings.Cut(item, "=")
+				letters := strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz") == ""
+				switch {
+				case !found || text == "":
+					return fmt.Errorf("%q is not name=value", item)
+				case !letters || name == "" || name == "auth":
+					return fmt.Errorf("%q cannot be the name of an extension: it has letters only, and auth is taken", name)
+				case strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' }):
+					return fmt.Errorf("the value of the extension %s has a character that is not printable ASCII", name)
+				case seen[name]:
+					return fmt.Errorf("the extension %s is given twice", name)
+				}
+				seen[name] = true
 			}
 			return nil
 		},

@@ -22,6 +22,9 @@ type Sources struct {
 	Environ []string
 	// Flags are the flags that were given; nil means none.
 	Flags *Flags
+	// Listens says that the ports of the settings will be opened, so that they
+	// must not clash.
+	Listens bool
 	// Require names settings that must be given, for example kafka.brokers.
 	Require []string
 }
@@ -84,7 +87,7 @@ func load(table []*Setting, sources Sources) (*Loaded, error) {
 		}
 	}
 	if len(mistakes) == 0 {
-		mistakes = loaded.checkRules()
+		mistakes = loaded.checkRules(sources.Listens)
 	}
 	return loaded, errors.Join(mistakes...)
 }

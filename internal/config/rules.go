@@ -7,7 +7,7 @@ import (
 
 // checkRules checks what no setting can check alone. It runs when each of them is
 // right by itself.
-func (l *Loaded) checkRules() []error {
+func (l *Loaded) checkRules(listens bool) []error {
 	var mistakes []error
 	broken := func(path, format string, args ...any) {
 		mistakes = append(mistakes, &Error{Setting: path, Origin: l.origins[path], Reason: fmt.Sprintf(format, args...)})
@@ -20,12 +20,18 @@ func (l *Loaded) checkRules() []error {
 		broken("limits.max-waiting-keys", "%d is less than lookup.max-keys, which is %d (%s): the largest call could never be served",
 			l.Limits.MaxWaitingKeys, l.Lookup.MaxKeys, l.origins["lookup.max-keys"])
 	}
+	l.checkKafkaTLS(broken)
+	l.checkKafkaSASL(broken)
+	mistakes = append(mistakes, l.checkSecurity()...)
 	listeners := []struct{ path, address string }{
 		{"grpc.address", l.GRPC.Address},
 		{"http.address", l.HTTP.Address},
 		{"admin.address", l.Admin.Address},
 	}
 	for i, later := range listeners {
+		if !listens {
+			break
+		}
 		for _, earlier := range listeners[:i] {
 			if clash(earlier.address, later.address) {
 				broken(later.path, "%s is taken by %s, which is %s (%s)",

@@ -8,9 +8,11 @@ type Settings struct {
 	Kafka    Kafka
 	Pool     Pool
 	Lookup   Lookup
-	GRPC     Listener
-	HTTP     Listener
+	GRPC     GRPC
+	HTTP     HTTP
 	Admin    Listener
+	TLS      TLS
+	Auth     Auth
 	Limits   Limits
 	Log      Log
 	Shutdown Shutdown
@@ -24,6 +26,38 @@ type Kafka struct {
 	DialTimeout     time.Duration
 	RequestTimeout  time.Duration
 	MaxAPIVersions  int
+	TLS             KafkaTLS
+	SASL            KafkaSASL
+}
+
+// KafkaTLS says how connections to brokers are secured.
+type KafkaTLS struct {
+	Enabled            bool
+	CAFile             string
+	CertFile           string
+	KeyFile            string
+	ServerName         string
+	InsecureSkipVerify bool
+}
+
+// KafkaSASL says as whom brokers know the service.
+type KafkaSASL struct {
+	Mechanism    string // empty: connections do not authenticate
+	Username     string
+	Password     string
+	PasswordFile string
+	TokenFile    string
+	OAuth        KafkaOAuth
+}
+
+// KafkaOAuth says where tokens for the brokers come from.
+type KafkaOAuth struct {
+	TokenEndpointURL string
+	ClientID         string
+	ClientSecret     string
+	ClientSecretFile string
+	Scope            string
+	Extensions       []string // name=value
 }
 
 // Pool bounds the connections to each broker.
@@ -47,6 +81,45 @@ type Lookup struct {
 // Listener is one port that the service listens on.
 type Listener struct {
 	Address string
+}
+
+// GRPC is the gRPC port.
+type GRPC struct {
+	Listener
+
+	Reflection bool
+}
+
+// HTTP is the REST port.
+type HTTP struct {
+	Listener
+
+	Docs bool
+}
+
+// TLS is what the gRPC and the REST port show and demand.
+type TLS struct {
+	Enabled      bool
+	CertFile     string
+	KeyFile      string
+	ClientAuth   string
+	ClientCAFile string
+}
+
+// Auth says who may call.
+type Auth struct {
+	AllowedSubjects []string
+	TokenFile       string
+	OIDC            OIDC
+	PolicyFile      string
+}
+
+// OIDC says whose JWTs are accepted.
+type OIDC struct {
+	Issuer    string
+	Audience  []string
+	CAFile    string
+	ClockSkew time.Duration
 }
 
 // Limits bound what all callers together may ask of the service.

@@ -41,6 +41,8 @@ var Sections = []Section{
 	{"grpc", "gRPC port"},
 	{"http", "REST port"},
 	{"admin", "Admin port"},
+	{"tls", "TLS on the gRPC and the REST port"},
+	{"auth", "Who may call"},
 	{"limits", "Limits"},
 	{"log", "Logs"},
 	{"shutdown", "Stopping"},
@@ -128,6 +130,123 @@ var table = []*Setting{
 		Limit: from(0, 4),
 		field: func(s *Settings) any { return &s.Kafka.MaxAPIVersions },
 	},
+	{
+		Path:    "kafka.tls.enabled",
+		Default: "false",
+		Doc:     "Speak TLS to the brokers. The port must be that of a listener with SSL or SASL_SSL.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.Enabled },
+	},
+	{
+		Path:    "kafka.tls.ca-file",
+		Example: "/etc/coordsvc/kafka-ca.pem",
+		Doc: "Authorities that sign the brokers' certificates, in PEM form. Without it those of the operating system are trusted. " +
+			"The files of kafka.tls.* are read again for each new connection; while a changed file cannot be used, what it held before is.",
+		field: func(s *Settings) any { return &s.Kafka.TLS.CAFile },
+	},
+	{
+		Path:    "kafka.tls.cert-file",
+		Example: "/etc/coordsvc/kafka-client.pem",
+		Doc:     "The certificate to show to brokers that ask for one, with its chain, in PEM form. It needs kafka.tls.key-file.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.CertFile },
+	},
+	{
+		Path:    "kafka.tls.key-file",
+		Example: "/etc/coordsvc/kafka-client-key.pem",
+		Doc:     "The private key of kafka.tls.cert-file, in PEM form and not encrypted.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.KeyFile },
+	},
+	{
+		Path:    "kafka.tls.server-name",
+		Example: "kafka.example",
+		Doc:     "The name to expect in every broker's certificate. Without it that is the host that is connected to.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.ServerName },
+	},
+	{
+		Path:    "kafka.tls.insecure-skip-verify",
+		Default: "false",
+		Doc:     "Take any certificate for the brokers'. Whoever is on the way can then read and change everything: for trials only.",
+		field:   func(s *Settings) any { return &s.Kafka.TLS.InsecureSkipVerify },
+	},
+	{
+		Path:    "kafka.sasl.mechanism",
+		Example: "SCRAM-SHA-512",
+		Doc: "How to authenticate with the brokers. Without it connections do not. " +
+			"PLAIN and OAUTHBEARER show the brokers the secret itself and should have TLS.",
+		Limit: oneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+		field: func(s *Settings) any { return &s.Kafka.SASL.Mechanism },
+	},
+	{
+		Path:    "kafka.sasl.username",
+		Example: "coordsvc",
+		Doc:     "The user of PLAIN and SCRAM. It needs the ACLs DESCRIBE on the groups and the transactional ids to look up.",
+		Limit:   oneLine(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.Username },
+	},
+	{
+		Path:    "kafka.sasl.password",
+		Secret:  true,
+		Example: "change-me",
+		Doc: "The password of PLAIN and SCRAM. " +
+			"Everybody on the machine can see a flag: prefer kafka.sasl.password-file.",
+		Limit: oneLine(),
+		field: func(s *Settings) any { return &s.Kafka.SASL.Password },
+	},
+	{
+		Path:    "kafka.sasl.password-file",
+		Example: "/run/secrets/kafka-password",
+		Doc: "A file that holds the password; a line's end after it does not count. " +
+			"It is read at each authentication, so that a new password needs no restart.",
+		field: func(s *Settings) any { return &s.Kafka.SASL.PasswordFile },
+	},
+	{
+		Path:    "kafka.sasl.token-file",
+		Example: "/run/secrets/kafka-token",
+		Doc: "A file that holds the token of OAUTHBEARER. " +
+			"It is read at each authentication: who writes it must replace the token in time.",
+		field: func(s *Settings) any { return &s.Kafka.SASL.TokenFile },
+	},
+	{
+		Path:    "kafka.sasl.oauth.token-endpoint-url",
+		Example: "https://login.example/oauth2/token",
+		Doc: "Where to get tokens for OAUTHBEARER with a client id and its secret (the client credentials grant), in place of kafka.sasl.token-file. " +
+			"A token is used again until a fifth of its life is left.",
+		Limit: httpURL(),
+		field: func(s *Settings) any { return &s.Kafka.SASL.OAuth.TokenEndpointURL },
+	},
+	{
+		Path:    "kafka.sasl.oauth.client-id",
+		Example: "coordsvc",
+		Doc:     "The client id at the token endpoint.",
+		Limit:   oneLine(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.ClientID },
+	},
+	{
+		Path:    "kafka.sasl.oauth.client-secret",
+		Secret:  true,
+		Example: "change-me",
+		Doc:     "The client's secret at the token endpoint. Everybody on the machine can see a flag: prefer kafka.sasl.oauth.client-secret-file.",
+		Limit:   oneLine(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.ClientSecret },
+	},
+	{
+		Path:    "kafka.sasl.oauth.client-secret-file",
+		Example: "/run/secrets/oauth-client-secret",
+		Doc:     "A file that holds the client's secret; a line's end after it does not count. It is read each time that a token is fetched.",
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.ClientSecretFile },
+	},
+	{
+		Path:    "kafka.sasl.oauth.scope",
+		Example: "kafka.read",
+		Doc:     "The scopes to ask the token endpoint for, separated by spaces.",
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.Scope },
+	},
+	{
+		Path:    "kafka.sasl.oauth.extensions",
+		Example: "logicalCluster=lkc-abc123,identityPoolId=pool-1",
+		Doc:     "What to tell brokers beside the token (KIP-342), as name=value. Confluent Cloud wants logicalCluster and identityPoolId.",
+		Limit:   saslExtensions(),
+		field:   func(s *Settings) any { return &s.Kafka.SASL.OAuth.Extensions },
+	},
 
 	{
 		Path:    "pool.max-connections-per-broker",
@@ -212,6 +331,12 @@ var table = []*Setting{
 		field:   func(s *Settings) any { return &s.GRPC.Address },
 	},
 	{
+		Path:    "grpc.reflection",
+		Default: "true",
+		Doc:     "Serve gRPC reflection, which tells tools such as grpcurl what calls there are. It answers only those who may call.",
+		field:   func(s *Settings) any { return &s.GRPC.Reflection },
+	},
+	{
 		Path:    "http.address",
 		Default: ":8080",
 		Doc:     "Where REST is served, as host:port.",
@@ -219,11 +344,100 @@ var table = []*Setting{
 		field:   func(s *Settings) any { return &s.HTTP.Address },
 	},
 	{
+		Path:    "http.docs",
+		Default: "true",
+		Doc:     "Serve the description of the API (/openapi.json) on the REST port. It is open to everybody who can connect, and the same in every installation.",
+		field:   func(s *Settings) any { return &s.HTTP.Docs },
+	},
+	{
 		Path:    "admin.address",
 		Default: ":8081",
 		Doc:     "Where health is served, as host:port. It is plain HTTP: keep it inside the cluster.",
 		Limit:   listenAddress(),
 		field:   func(s *Settings) any { return &s.Admin.Address },
+	},
+
+	{
+		Path:    "tls.enabled",
+		Default: "false",
+		Doc:     "Serve gRPC and REST over TLS, 1.2 or later. The admin port stays plain HTTP, so that probes get through.",
+		field:   func(s *Settings) any { return &s.TLS.Enabled },
+	},
+	{
+		Path:    "tls.cert-file",
+		Example: "/etc/coordsvc/tls/tls.crt",
+		Doc: "The server's certificate in PEM, followed by those between it and its authority. " +
+			"This file and the other files of tls.* and auth.* are read again every 10 seconds: a change is in use without a restart. " +
+			"One that cannot be used is logged, and what was there before stays in use.",
+		field: func(s *Settings) any { return &s.TLS.CertFile },
+	},
+	{
+		Path:    "tls.key-file",
+		Example: "/etc/coordsvc/tls/tls.key",
+		Doc:     "The private key of the certificate, in PEM, without a password.",
+		field:   func(s *Settings) any { return &s.TLS.KeyFile },
+	},
+	{
+		Path:    "tls.client-auth",
+		Default: "off",
+		Doc:     "Whether clients must show a certificate of their own (require) or are not asked for one (off).",
+		Limit:   oneOf("off", "require"),
+		field:   func(s *Settings) any { return &s.TLS.ClientAuth },
+	},
+	{
+		Path:    "tls.client-ca-file",
+		Example: "/etc/coordsvc/tls/clients-ca.crt",
+		Doc: "The authorities, in PEM, that must have signed the clients' certificates. " +
+			"An authority that is taken out of the file is refused within 10 seconds, also on connections that are open.",
+		field: func(s *Settings) any { return &s.TLS.ClientCAFile },
+	},
+
+	{
+		Path:    "auth.allowed-subjects",
+		Example: "orders.example,spiffe://prod.example/payments/*",
+		Doc: "Names of the client certificates that may call, if not all that tls.client-ca-file has signed. " +
+			"Each is a common name, a DNS name or a SPIFFE id; a star at the end stands for any rest.",
+		field: func(s *Settings) any { return &s.Auth.AllowedSubjects },
+	},
+	{
+		Path:    "auth.token-file",
+		Example: "/etc/coordsvc/tokens",
+		Doc: "File of bearer tokens, one name:token a line. With it, or with auth.oidc.issuer, every call must carry a token; " +
+			"with both, either kind will do.",
+		field: func(s *Settings) any { return &s.Auth.TokenFile },
+	},
+	{
+		Path:    "auth.oidc.issuer",
+		Example: "https://login.example/realms/prod",
+		Doc: "URL of the OpenID Connect issuer whose JWTs are accepted as bearer tokens. " +
+			"Its keys are fetched in the background, so that it may be down when the service starts.",
+		field: func(s *Settings) any { return &s.Auth.OIDC.Issuer },
+	},
+	{
+		Path:    "auth.oidc.audience",
+		Example: "coordsvc",
+		Doc:     "What a JWT must be meant for (aud), at least one of these. It must be given with auth.oidc.issuer.",
+		field:   func(s *Settings) any { return &s.Auth.OIDC.Audience },
+	},
+	{
+		Path:    "auth.oidc.ca-file",
+		Example: "/etc/coordsvc/issuer-ca.crt",
+		Doc:     "The authorities, in PEM, that the issuer's own certificate is checked with. Without it those of the system are used.",
+		field:   func(s *Settings) any { return &s.Auth.OIDC.CAFile },
+	},
+	{
+		Path:    "auth.oidc.clock-skew",
+		Default: "1m",
+		Doc:     "How much the clocks of the issuer and of this service may differ. So long is a JWT still good after it has expired.",
+		Limit:   between(0, 10*time.Minute),
+		field:   func(s *Settings) any { return &s.Auth.OIDC.ClockSkew },
+	},
+	{
+		Path:    "auth.policy-file",
+		Example: "/etc/coordsvc/policy.yaml",
+		Doc: "YAML file that says which caller may look up which keys. Without it every caller may look up every key. " +
+			"docs/security.md describes it.",
+		field: func(s *Settings) any { return &s.Auth.PolicyFile },
 	},
 
 	{

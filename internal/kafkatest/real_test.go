@@ -95,7 +95,7 @@ func processesIn(t *testing.T, dir string) []string {
 // One of three brokers is paused, killed, stopped and restarted; the others name
 // a new coordinator for its keys, and it comes back on the same port.
 func TestKafkaBrokerLoss(t *testing.T) {
-	for _, version := range []string{"4.4.0", "2.8.2"} {
+	for _, version := range []string{"2.8.2"} { // on 4.4.0 the tests of coordsvc itself do all this
 		t.Run("kafka-"+version, func(t *testing.T) {
 			RequireReal(t, version)
 			begin := time.Now()

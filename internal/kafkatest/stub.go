@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"net"
@@ -31,6 +32,9 @@ type StubConfig struct {
 	// treat ApiVersions as it does.
 	Release string
 
+	// TLS, if set, is how the stub secures its connections.
+	TLS *tls.Config
+
 	// APIs, if set, is what the stub offers instead.
 	APIs map[kafkawire.APIKey]kafkawire.VersionRange
 }
@@ -46,6 +50,7 @@ type Stub struct {
 	t        testing.TB
 	node     int32
 	network  *Network
+	tls      *tls.Config
 	addr     string
 	sessions sync.WaitGroup
 
@@ -56,6 +61,7 @@ type Stub struct {
 	coordinator CoordinatorFunc
 	handlers    map[kafkawire.APIKey]Handler
 	onConnect   func(*Conn)
+	sasl        *SASL
 	conns       map[*Conn]struct{}
 	accepted    int
 	mostOpen    int
@@ -72,7 +78,7 @@ type CoordinatorFunc func(keyType kafkawire.KeyType, key string) kafkawire.Coord
 func NewStub(t testing.TB, config StubConfig) *Stub {
 	t.Helper()
 	s := &Stub{
-		t: t, node: config.Node, network: config.Network, addr: config.Addr,
+		t: t, node: config.Node, network: config.Network, tls: config.TLS, addr: config.Addr,
 		apis:     config.APIs,
 		handlers: make(map[kafkawire.APIKey]Handler),
 		conns:    make(map[*Conn]struct{}),
@@ -259,7 +265,11 @@ func (s *Stub) admit(listener net.Listener, raw net.Conn) {
 		return
 	}
 	s.accepted++
-	c := &Conn{ID: s.accepted, stub: s, raw: raw, queue: make(chan *Request, 1<<14), done: make(chan struct{})}
+	secured := raw
+	if s.tls != nil {
+		secured = tls.Server(raw, s.tls)
+	}
+	c := &Conn{ID: s.accepted, stub: s, socket: raw, raw: secured, queue: make(chan *Request, 1<<14), done: make(chan struct{})}
 	s.conns[c] = struct{}{}
 	s.mostOpen = max(s.mostOpen, len(s.conns))
 	s.notify()
@@ -290,8 +300,11 @@ func (s *Stub) record(r *Request) {
 
 func (s *Stub) answer(r *Request) {
 	s.mu.Lock()
-	h := s.handlers[r.Key]
+	h, sasl := s.handlers[r.Key], s.sasl
 	s.mu.Unlock()
+	if sasl != nil && sasl.handle(r) {
+		return
+	}
 	if h == nil {
 		h = Default
 	}

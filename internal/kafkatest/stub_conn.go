@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -18,11 +19,13 @@ type Conn struct {
 	// ID counts the connections to the stub from 1.
 	ID int
 
-	stub  *Stub
-	raw   net.Conn
-	queue chan *Request
-	once  sync.Once
-	done  chan struct{} // closed with the connection
+	stub   *Stub
+	socket net.Conn    // the raw one
+	raw    net.Conn    // what is read and written: the socket, or TLS over it
+	bare   atomic.Bool // the next frames are SASL tokens, not requests
+	queue  chan *Request
+	once   sync.Once
+	done   chan struct{} // closed with the connection
 
 	mu      sync.Mutex // held while writing
 	corked  bool
@@ -133,7 +136,7 @@ func (c *Conn) Split(n int) {
 // Close ends the connection in order.
 func (c *Conn) Close() {
 	c.once.Do(func() {
-		c.raw.Close()
+		c.socket.Close()
 		close(c.done)
 	})
 }
@@ -142,7 +145,7 @@ func (c *Conn) Close() {
 // not read.
 func (c *Conn) Reset() {
 	c.once.Do(func() {
-		switch raw := c.raw.(type) {
+		switch raw := c.socket.(type) {
 		case *net.TCPConn:
 			raw.SetLinger(0)
 			raw.Close()
@@ -187,6 +190,7 @@ type Request struct {
 	Key   kafkawire.APIKey
 	Frame []byte // all of it but for the size
 	Body  []byte // nil for an API that kafkawire does not know
+	Bare  bool   // no request, but a SASL token; Body is that
 
 	// KeyType and Keys are what a FindCoordinator request asks for.
 	KeyType kafkawire.KeyType
@@ -197,6 +201,10 @@ type Request struct {
 // all ends the connection.
 func (c *Conn) parse(frame []byte) (*Request, error) {
 	r := &Request{Conn: c, Frame: frame}
+	if c.bare.Load() {
+		r.Key, r.Body, r.Bare = kafkawire.APIKeySaslAuthenticate, frame, true
+		return r, nil
+	}
 	var err error
 	r.Key, r.RequestHeader, r.Body, err = kafkawire.DecodeRequestHeader(frame)
 	if err != nil && r.Key == 0 {

@@ -4,9 +4,9 @@
 //
 // The way of a call:
 //
-//	gRPC   listener -> grpc.Server ----------------------------+
-//	                                                           +-> chain -> service
-//	REST   listener -> strict front -> gateway mux -> inProcess +
+//	gRPC   listener -> TLS -> grpc.Server ----------------------------+
+//	                                                                  +-> chain -> service
+//	REST   listener -> TLS -> strict front -> gateway mux -> inProcess +
 //
 // Both protocols run the same chain (chain.go), so that a limit, a log line or,
 // later, a check of who is calling cannot be missed by one of them. REST calls
@@ -16,6 +16,10 @@
 // path and checks method, query names, headers and body before the gateway sees
 // the request. A name that is not understood is an error, never ignored: a typo
 // in a name must not change the question.
+//
+// Who may call is decided by the gate (gate.go), in the chain's auth step
+// (authstep.go), and for both protocols before the body of a request is read:
+// strangers cost no more than the head of what they send.
 //
 // To add an RPC: add its method to inProcess, its REST form to the table in
 // routes.go (a test compares the table with the OpenAPI document), and nothing

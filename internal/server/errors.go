@@ -118,6 +118,9 @@ func writeStatus(w http.ResponseWriter, httpStatus int, s *status.Status) {
 	if seconds, ok := retryAfter(s); ok {
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
+	if s.Code() == codes.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", challenge(s))
+	}
 	writeJSON(w, httpStatus, statusJSON(s))
 }
 

@@ -21,8 +21,9 @@ const maxConcurrentStreams = 1000
 // often is disconnected (too_many_pings); the default of five minutes disconnects decent ones.
 const minKeepaliveInterval = 10 * time.Second
 
-func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *health.Server, calls chain) *grpc.Server {
+func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *health.Server, calls chain, gate *gate) *grpc.Server {
 	g := grpc.NewServer(
+		grpc.Creds(gate.grpcCredentials()),
 		grpc.UnaryInterceptor(calls.unary()),
 		grpc.ChainStreamInterceptor(calls.streams()...),
 		grpc.MaxRecvMsgSize(cfg.MaxMessageBytes),
@@ -34,9 +35,11 @@ func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *healt
 			PermitWithoutStream: true,
 		}),
 	)
-	coordsvcv1.RegisterCoordinatorServiceServer(g, svc)
+	g.RegisterService(decodeAfterAuth(&coordsvcv1.CoordinatorService_ServiceDesc), svc)
 	healthv1.RegisterHealthServer(g, h)
-	reflection.Register(g)
+	if cfg.Reflection {
+		reflection.Register(g)
+	}
 	return g
 }
 

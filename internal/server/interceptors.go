@@ -19,7 +19,10 @@ import (
 )
 
 // callRecord is what the outer steps learn from the inner ones of the same call.
-type callRecord struct{ requestID string }
+type callRecord struct {
+	requestID string
+	caller    string // "" where nobody is asked who they are
+}
 
 type callRecordKey struct{}
 
@@ -148,6 +151,9 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req any, c
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
+	if caller := callerOf(ctx); caller != "" {
+		attrs = append(attrs, slog.String("caller", caller))
+	}
 	keyType, keys := whatIsAsked(req)
 	if keys != nil {
 		attrs = append(attrs, slog.String("key_type", keyType), slog.Int("keys", len(keys)))
@@ -210,11 +216,16 @@ func statuses(logger *slog.Logger) step {
 	}
 }
 
-// deadline bounds a call: the earlier of the caller's own deadline and most from now.
+// deadline bounds what a caller asks for: its deadline, or most from now if that is
+// earlier. A call without one gets none here: the service has a default for it,
+// which could not be told from a caller's wish.
 func deadline(most time.Duration) step {
 	return step{
 		name: "deadline",
 		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if _, given := ctx.Deadline(); !given {
+				return handler(ctx, req)
+			}
 			ctx, cancel := context.WithTimeout(ctx, most)
 			defer cancel()
 			return handler(ctx, req)

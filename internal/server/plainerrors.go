@@ -2,11 +2,16 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 )
@@ -15,33 +20,86 @@ import (
 // as plain text, before there is a request that a handler could answer: a path
 // with a stray percent sign, headers over the limit, no Host. A person who looks
 // up the group `100%` by hand should read what to write instead.
-type plainErrorListener struct{ net.Listener }
+//
+// It stands outside of TLS, where the text can be read. net/http does not know
+// then that there is TLS: it speaks HTTP/1.1 only, and peerOf finds the state of
+// the connection by withTLSConn.
+type plainErrorListener struct {
+	net.Listener
+	tls *tls.Config // nil: plain HTTP
+}
 
 func (l plainErrorListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := c.(*net.TCPConn); ok {
+	tcp, ok := c.(*net.TCPConn)
+	switch {
+	case l.tls != nil:
+		// Until net/http sets one for the first answer, this bounds the handshake;
+		// reading has the deadline of the headers.
+		_ = c.SetWriteDeadline(time.Now().Add(readHeaderTimeout))
+		return &plainErrorTLSConn{tls.Server(c, l.tls)}, nil
+	case ok:
 		return &plainErrorConn{tcp}, nil
+	default:
+		return c, nil
 	}
-	return c, nil
 }
 
 // plainErrorConn keeps the methods of a TCPConn that net/http looks for.
 type plainErrorConn struct{ *net.TCPConn }
 
+func (c *plainErrorConn) Write(p []byte) (int, error) { return writeWithJSONErrors(c.TCPConn, p) }
+
+// plainErrorTLSConn is the same around TLS.
+type plainErrorTLSConn struct{ *tls.Conn }
+
+func (c *plainErrorTLSConn) Write(p []byte) (int, error) { return writeWithJSONErrors(c.Conn, p) }
+
+// Read answers who speaks HTTP to the port of HTTPS.
+func (c *plainErrorTLSConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	var notTLS tls.RecordHeaderError
+	if errors.As(err, &notTLS) && notTLS.Conn != nil && isHTTP(notTLS.RecordHeader[:]) {
+		_, _ = notTLS.Conn.Write(jsonError(refuse(http.StatusBadRequest, codes.InvalidArgument, "TLS_REQUIRED",
+			"this port speaks HTTPS: write https:// for http://")))
+		return n, io.EOF
+	}
+	return n, err
+}
+
+// isHTTP reports whether the first five bytes of a connection are those of a request.
+func isHTTP(start []byte) bool {
+	switch string(start) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO":
+		return true
+	}
+	return false
+}
+
+type tlsConnKey struct{}
+
+// withTLSConn lets handlers find the TLS connection that a request came by.
+func withTLSConn(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*plainErrorTLSConn); ok {
+		return context.WithValue(ctx, tlsConnKey{}, c.Conn)
+	}
+	return ctx
+}
+
 // plainErrorHeaders is what follows the status line of such an error and of
 // nothing else: answers of handlers have other headers in between.
 const plainErrorHeaders = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
-func (c *plainErrorConn) Write(p []byte) (int, error) {
+func writeWithJSONErrors(w io.Writer, p []byte) (int, error) {
 	statusLine, rest, _ := bytes.Cut(p, []byte("\r\n"))
 	text, isPlainError := bytes.CutPrefix(rest, []byte(plainErrorHeaders))
 	if !isPlainError {
-		return c.TCPConn.Write(p)
+		return w.Write(p)
 	}
-	if _, err := c.TCPConn.Write(asJSONError(string(statusLine), string(text))); err != nil {
+	if _, err := w.Write(asJSONError(string(statusLine), string(text))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -58,7 +116,7 @@ func asJSONError(statusLine, text string) []byte {
 		}
 	}
 	r := refuse(code, codes.InvalidArgument, "MALFORMED_REQUEST",
-		"this is no HTTP request that can be read (%s): a percent sign in a URL that is meant as itself is written %%25, a space %%20", clip(text))
+		"this is no HTTP request that can be read (%s); if it holds a key, a percent sign that is meant as itself is written %%25, and a space %%20", clip(text))
 	switch code {
 	case http.StatusRequestHeaderFieldsTooLarge:
 		r = refuse(code, codes.ResourceExhausted, "HEADERS_TOO_LARGE",
@@ -66,7 +124,12 @@ func asJSONError(statusLine, text string) []byte {
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		r = refuse(code, codes.Unimplemented, "UNSUPPORTED_HTTP", "%s", clip(text))
 	}
+	return jsonError(r)
+}
+
+// jsonError is the answer as it goes over the wire.
+func jsonError(r *refusal) []byte {
 	body := statusJSON(r.status)
 	return append(fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
-		code, http.StatusText(code), jsonContentType, len(body)), body...)
+		r.httpStatus, http.StatusText(r.httpStatus), jsonContentType, len(body)), body...)
 }

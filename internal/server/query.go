@@ -60,6 +60,10 @@ func (p params) field(where, name string) (protoreflect.FieldDescriptor, *refusa
 // net/url it refuses what it does not know and takes a semicolon for what it is,
 // a character.
 func parseQuery(r *route, rawQuery string) (url.Values, *refusal) {
+	if r.method == http.MethodPost && rawQuery != "" {
+		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "INVALID_QUERY",
+			"the query of a POST says nothing: all that is asked for stands in the body (%s)", orList(r.params.names))
+	}
 	values := url.Values{}
 	for pair := range strings.SplitSeq(rawQuery, "&") {
 		if pair == "" {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
@@ -28,15 +30,19 @@ type front struct {
 	gateway    *runtime.ServeMux
 	maxBody    int64
 	maxTimeout time.Duration
+	gate       *gate
+	client     *inProcess
 	stopping   *atomic.Bool
 	logger     *slog.Logger
 }
 
-func newFront(cfg Config, client coordsvcv1.CoordinatorServiceClient, stopping *atomic.Bool, logger *slog.Logger) (*front, error) {
+func newFront(cfg Config, client *inProcess, gate *gate, stopping *atomic.Bool, logger *slog.Logger) (*front, error) {
 	f := &front{
-		routes:     routes(),
+		routes:     routes(cfg.Docs),
 		maxBody:    int64(cfg.MaxMessageBytes),
 		maxTimeout: cfg.MaxTimeout,
+		gate:       gate,
+		client:     client,
 		stopping:   stopping,
 		logger:     logger,
 	}
@@ -81,6 +87,8 @@ func outgoingHeader(name string) (string, bool) {
 type restCall struct {
 	requestID    string
 	reachedChain bool // the chain has logged it
+	peer         *peer.Peer
+	verdict      *verdict // of the gate
 }
 
 type restCallKey struct{}
@@ -136,6 +144,9 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 		return refuse(http.StatusMethodNotAllowed, codes.Unimplemented, "METHOD_NOT_ALLOWED",
 			"%s is answered to %s only, not to %s", matched.path, matched.method, clip(r.Method))
 	}
+	if matched.request != nil && !f.admit(w, r, matched, call) {
+		return nil
+	}
 	values, problem := parseQuery(matched, r.URL.RawQuery)
 	if problem != nil {
 		return problem
@@ -174,10 +185,14 @@ func (f *front) askGateway(w http.ResponseWriter, r *http.Request, matched *rout
 	if problem != nil {
 		return problem
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
+	ctx := r.Context()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
 	ctx = context.WithValue(ctx, restCallKey{}, call)
-	ctx = peer.NewContext(ctx, peerOf(r))
+	ctx = peer.NewContext(ctx, call.peer)
 
 	checked := r.WithContext(ctx)
 	checked.Method = matched.method
@@ -196,11 +211,11 @@ var timeoutUnits = map[byte]time.Duration{
 	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
 }
 
-// timeout is the Grpc-Timeout header, capped; without one the cap.
+// timeout is the Grpc-Timeout header, capped; 0 without one.
 func (f *front) timeout(h http.Header) (time.Duration, *refusal) {
 	given := h.Get("Grpc-Timeout")
 	if given == "" {
-		return f.maxTimeout, nil
+		return 0, nil
 	}
 	digits, unit := given[:len(given)-1], timeoutUnits[given[len(given)-1]]
 	n, err := strconv.ParseUint(digits, 10, 64)
@@ -222,6 +237,12 @@ func peerOf(r *http.Request) *peer.Peer {
 	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		p.LocalAddr = local
+	}
+	if c, ok := r.Context().Value(tlsConnKey{}).(*tls.Conn); ok {
+		p.AuthInfo = credentials.TLSInfo{
+			State:          c.ConnectionState(),
+			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		}
 	}
 	return p
 }

@@ -39,8 +39,9 @@ type route struct {
 	params   params
 }
 
-// routes is the REST API. TestRoutesAreTheOpenAPI compares it with the document.
-func routes() []*route {
+// routes is the REST API, with pages of documentation or without.
+// TestRoutesAreTheOpenAPI compares it with the document.
+func routes(docs bool) []*route {
 	find := (*coordsvcv1.FindCoordinatorsRequest)(nil).ProtoReflect().Descriptor()
 	get := (*coordsvcv1.GetCoordinatorRequest)(nil).ProtoReflect().Descriptor()
 	list := (*coordsvcv1.ListBrokersRequest)(nil).ProtoReflect().Descriptor()
@@ -53,6 +54,9 @@ func routes() []*route {
 		{path: "/openapi.json", method: http.MethodGet, page: func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, openapi.JSON)
 		}},
+	}
+	if !docs {
+		table = slices.DeleteFunc(table, func(r *route) bool { return r.page != nil })
 	}
 	for _, r := range table {
 		r.segments = strings.Split(r.path[1:], "/")
@@ -101,7 +105,7 @@ func match(table []*route, path string) (*route, map[string]string, *refusal) {
 			return r, values, nil
 		}
 	}
-	return nil, nil, notFound(path, segments)
+	return nil, nil, notFound(table, path, segments)
 }
 
 func (r *route) matchSegments(segments []string) (values map[string]string, ok bool) {
@@ -128,8 +132,11 @@ func pathParam(segment string) (name string, ok bool) {
 	return strings.Trim(segment, "{}"), true
 }
 
-func notFound(path string, segments []string) *refusal {
-	hint := "what there is stands in /openapi.json"
+func notFound(table []*route, path string, segments []string) *refusal {
+	hint := "look at the documentation of coordsvc"
+	if slices.ContainsFunc(table, func(r *route) bool { return r.page != nil }) {
+		hint = "what there is stands in /openapi.json"
+	}
 	if len(segments) > 2 && slices.Equal(segments[:2], []string{"v1", "coordinators"}) {
 		hint = "a key is looked up at /v1/coordinators/{key type}/{key}, where the key is one segment (write / as %2F), " +
 			"or at /v1/coordinator?keyType=…&key=…"

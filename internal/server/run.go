@@ -31,11 +31,12 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	serve("gRPC", s.grpc.Serve, s.grpcListener)
-	serve("REST", s.rest.Serve, plainErrorListener{s.restListener})
+	serve("REST", s.rest.Serve, plainErrorListener{s.restListener, s.gate.restTLS()})
 	serve("the admin port", s.admin.Serve, s.adminListener)
 
 	following, stopFollowing := context.WithCancel(context.Background())
 	serving.Go(func() { followReadiness(following, s.health, s.ready) })
+	serving.Go(func() { s.gate.run(following, s.cfg.ReloadInterval, s.logger) })
 
 	var err error
 	select {

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/health"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/auth"
+	"github.com/coordsvc/coordsvc/internal/reload"
 )
 
 // Config is what the server needs to know. Start from DefaultConfig.
@@ -32,6 +34,17 @@ type Config struct {
 	// for 10,000 keys of 800 bytes.
 	MaxMessageBytes int
 
+	// TLS is for gRPC and REST alike. Auth says who may call, on both.
+	TLS  TLS
+	Auth auth.Config
+
+	// ReloadInterval is how often the files of TLS and Auth are read again.
+	ReloadInterval time.Duration
+
+	// Reflection serves gRPC reflection, to those who may call. Docs serves the
+	// OpenAPI document on the REST port, to everybody: it is the same everywhere.
+	Reflection, Docs bool
+
 	// DrainDelay is how long the server goes on taking calls after it says that
 	// it is not ready, so that whoever sends it calls can notice. 0 is no delay.
 	DrainDelay time.Duration
@@ -49,6 +62,9 @@ func DefaultConfig() Config {
 		AdminAddress:    ":8081",
 		MaxTimeout:      30 * time.Second,
 		MaxMessageBytes: 8 << 20,
+		ReloadInterval:  reload.Interval,
+		Reflection:      true,
+		Docs:            true,
 		DrainDelay:      5 * time.Second,
 		DrainTimeout:    35 * time.Second, // a call of MaxTimeout can end
 	}
@@ -60,6 +76,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("server: MaxTimeout is %v: it must be greater than zero", c.MaxTimeout)
 	case c.MaxMessageBytes <= 0:
 		return fmt.Errorf("server: MaxMessageBytes is %d: it must be greater than zero", c.MaxMessageBytes)
+	case c.ReloadInterval <= 0:
+		return fmt.Errorf("server: ReloadInterval is %v: it must be greater than zero", c.ReloadInterval)
 	case c.DrainDelay < 0:
 		return fmt.Errorf("server: DrainDelay is %v: it must not be negative", c.DrainDelay)
 	case c.DrainTimeout <= 0:
@@ -90,6 +108,7 @@ type Server struct {
 	logger *slog.Logger
 	ready  func() bool
 
+	gate     *gate
 	inFlight *inFlight
 	drain    drain
 	health   *health.Server
@@ -120,7 +139,11 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, logger: logger, ready: ready, inFlight: newInFlight(), health: newHealth()}
+	gate, err := newGate(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, logger: logger, ready: ready, gate: gate, inFlight: newInFlight(), health: newHealth()}
 	s.drain.streams, s.drain.endStreams = context.WithCancel(context.Background())
 
 	calls, err := newChain(
@@ -129,19 +152,21 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		logging(logger),
 		statuses(logger),
 		deadline(cfg.MaxTimeout),
+		authenticate(gate),
 		admission(s.inFlight),
 		endOnDrain(s.drain.streams),
 	)
 	if err != nil {
 		return nil, err
 	}
-	front, err := newFront(cfg, newInProcess(svc, calls.unary()), &s.drain.stopping, logger)
+	front, err := newFront(cfg, newInProcess(svc, calls.unary()), gate, &s.drain.stopping, logger)
 	if err != nil {
 		return nil, err
 	}
-	s.grpc = newGRPCServer(cfg, svc, s.health, calls)
+	s.grpc = newGRPCServer(cfg, svc, s.health, calls, gate)
 	s.rest = &http.Server{
 		Handler:           front,
+		ConnContext:       withTLSConn,
 		ReadHeaderTimeout: readHeaderTimeout,
 		// Both run from the start of the request and go on while it is
 		// handled; the end of ReadTimeout would cancel the call.
@@ -150,7 +175,7 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered by the front
-		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:                     errorLog(logger),
 	}
 	s.admin = &http.Server{
 		Handler:           newAdmin(ready, &s.drain.stopping),
@@ -158,7 +183,7 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		ReadTimeout:       readHeaderTimeout,
 		WriteTimeout:      writeSlack,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          errorLog(logger),
 	}
 	return s, nil
 }
@@ -187,6 +212,7 @@ func (s *Server) Listen() error {
 	for _, p := range ports {
 		s.logger.Info("listening", "protocol", p.name, "address", (*p.listener).Addr().String())
 	}
+	s.warn()
 	return nil
 }
 

@@ -256,3 +256,9 @@ func TestFreePortsAreNamed(t *testing.T) {
 		require.Contains(t, r.log.String(), a.String())
 	}
 }
+
+func (b *logBuffer) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type call struct {
 	asked    time.Duration
 	answered time.Duration
 	results  []service.Result
+	copied   []service.Result // at its return
 	err      error
 }
 
@@ -50,7 +52,7 @@ func (w *world) run(c *call) {
 	}
 	c.asked, c.place = w.now(), w.place.Add(1)
 	c.results, c.err = w.finder.Find(ctx, c.keyType, c.keys)
-	c.answered = w.now()
+	c.answered, c.copied = w.now(), slices.Clone(c.results)
 	w.trace("%v: answered %v later, error %v", c, round(c.answered-c.asked), c.err)
 	w.judge(c)
 }
@@ -89,6 +91,13 @@ func (w *world) judge(c *call) {
 			w.violate("%v: %q has two answers, %v and %v", c, r.Key, same.Coordinator, r.Coordinator)
 		}
 		first[r.Key] = r
+	}
+}
+
+// judgeLater checks at the end that the results are the caller's alone since its return.
+func (w *world) judgeLater(c *call) {
+	if !slices.Equal(c.results, c.copied) {
+		w.violate("%v: its results were changed after it had them", c)
 	}
 }
 

@@ -135,12 +135,28 @@ func newPlan(seed uint64) *plan {
 	p := &plan{seed: seed, horizon: between(r, 6*time.Second, 25*time.Second)}
 	p.settings(r)
 	p.cluster(r)
+	if odds(r, 0.2) {
+		defer p.toGrid()
+	}
 	p.truth = newTruth(r, len(p.brokers), p.horizon)
 	p.callers(r)
 	if odds(r, 0.07) {
 		p.closeAt = between(r, 0, p.horizon)
 	}
 	return p
+}
+
+// toGrid rounds the times of brokers and callers, so that much happens at once: an
+// answer at the deadline, a connection that comes free as the wait for it ends.
+func (p *plan) toGrid() {
+	const grid = 50 * time.Millisecond
+	for _, b := range p.brokers {
+		b.wire, b.service = b.wire.Round(grid), max(b.service.Round(grid), grid)
+	}
+	for _, c := range p.calls {
+		c.at, c.leaves = c.at.Round(grid), c.leaves.Round(grid)
+		c.timeout = max(c.timeout.Round(grid), grid)
+	}
 }
 
 // settings draws limits far below the defaults as well: bounds that are never met

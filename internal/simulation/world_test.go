@@ -64,6 +64,9 @@ func play(t *testing.T, p *plan, tracing bool) *world {
 	calls := w.callAll()
 	w.watch(calls)
 	w.end()
+	for _, c := range calls {
+		w.judgeLater(c)
+	}
 	w.simulated = w.now()
 	return w
 }

@@ -42,9 +42,10 @@ const (
 type CoordinatorServiceClient interface {
 	// FindCoordinators looks up many keys of one type in one call.
 	//
-	// Each key carries its own outcome: ten good keys are never lost for one bad
-	// one, so look at `failed`, or at `error` of each result. The call as a whole
-	// fails only when the request is malformed (INVALID_ARGUMENT), no broker can
+	// Each key carries its own outcome: ten keys that Kafka answers are never lost
+	// for one that it does not, so look at `failed`, or at `error` of each result.
+	// The call as a whole fails only when the request is malformed (INVALID_ARGUMENT,
+	// which names each key that could not be asked; nothing is sent then), no broker can
 	// be reached (UNAVAILABLE), the service is overloaded (RESOURCE_EXHAUSTED),
 	// or the deadline ends with nothing known about any key (DEADLINE_EXCEEDED).
 	FindCoordinators(ctx context.Context, in *FindCoordinatorsRequest, opts ...grpc.CallOption) (*FindCoordinatorsResponse, error)
@@ -112,9 +113,10 @@ func (c *coordinatorServiceClient) ListBrokers(ctx context.Context, in *ListBrok
 type CoordinatorServiceServer interface {
 	// FindCoordinators looks up many keys of one type in one call.
 	//
-	// Each key carries its own outcome: ten good keys are never lost for one bad
-	// one, so look at `failed`, or at `error` of each result. The call as a whole
-	// fails only when the request is malformed (INVALID_ARGUMENT), no broker can
+	// Each key carries its own outcome: ten keys that Kafka answers are never lost
+	// for one that it does not, so look at `failed`, or at `error` of each result.
+	// The call as a whole fails only when the request is malformed (INVALID_ARGUMENT,
+	// which names each key that could not be asked; nothing is sent then), no broker can
 	// be reached (UNAVAILABLE), the service is overloaded (RESOURCE_EXHAUSTED),
 	// or the deadline ends with nothing known about any key (DEADLINE_EXCEEDED).
 	FindCoordinators(context.Context, *FindCoordinatorsRequest) (*FindCoordinatorsResponse, error)
