@@ -11,6 +11,8 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
 const jsonContentType = "application/json"
@@ -23,9 +25,23 @@ var jsonOut = protojson.MarshalOptions{EmitDefaultValues: true}
 var jsonIn = protojson.UnmarshalOptions{}
 
 // MarshalJSON is m in the JSON that REST answers, without a newline at the end.
-// protojson puts spaces in at random, one way a build; they are taken out, so that
-// the same answer is the same text.
 func MarshalJSON(m proto.Message) ([]byte, error) {
+	switch m := m.(type) {
+	case *coordsvcv1.FindCoordinatorsResponse:
+		if m != nil {
+			return findJSON(m)
+		}
+	case *coordsvcv1.GetCoordinatorResponse:
+		if m.GetResult() != nil {
+			return getJSON(m)
+		}
+	}
+	return generalJSON(m)
+}
+
+// generalJSON writes any message. protojson puts spaces in at random, one way a
+// build; they are taken out, so that the same answer is the same text.
+func generalJSON(m proto.Message) ([]byte, error) {
 	loose, err := jsonOut.Marshal(m)
 	if err != nil {
 		return nil, err
