@@ -5,6 +5,7 @@ BUF := $(TOOLS)/buf
 LINT := $(TOOLS)/golangci-lint
 TOOL_MODULES := protoc buf lint grpcurl
 FUZZTIME ?= 20s
+PROMTOOL ?= promtool
 KAFKA_VERSIONS ?= 0.8.2.2,0.9.0.1,0.10.1.1,0.10.2.2,1.1.1,2.3.1,2.4.1,2.8.2,3.0.2,3.7.2,3.9.2,4.4.0
 
 .DEFAULT_GOAL := help
@@ -43,6 +44,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
 	  done; done
 
+.PHONY: test-alerts
+test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's package prometheus)
+	$(PROMTOOL) check rules deploy/prometheus/coordsvc.rules.yaml
+	$(PROMTOOL) test rules deploy/prometheus/coordsvc.rules.test.yaml
+
 .PHONY: bench-codec
 bench-codec: ## Time the wire layer beside kmsg
 	go test -run '^$$' -bench . -benchmem ./kafkawire
@@ -58,7 +64,7 @@ bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wro
 .PHONY: generate
 generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs
 	$(BUF) generate
-	go test -run 'Docs|Markdown|Documentation' ./internal/config ./service -update
+	go test -run 'Docs|Markdown|Documentation' ./internal/config ./service ./internal/telemetry -update
 
 .PHONY: check-generated
 check-generated: generate ## Fail if anything generated is not as committed

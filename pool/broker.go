@@ -84,7 +84,7 @@ func (c *Cluster) newBroker(host string, port int32) *broker {
 	b.addr = joinAddr(host, port)
 	b.cfg = &c.cfg
 	b.sasl = c.sasl
-	b.pulse = &pulse{clock: c.clock, cluster: &c.heard}
+	b.pulse = &pulse{clock: c.clock, cluster: &c.heard, requests: &c.count.requests}
 	b.opened, b.closed = c.track, c.untrack
 	b.log = c.cfg.Logger.With("broker", b.addr)
 	pool, err := puddle.NewPool(&puddle.Config[*conn]{

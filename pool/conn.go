@@ -147,6 +147,7 @@ func (c *conn) pipeline(reqs []kafkawire.Request, resps []kafkawire.Response, v 
 			if err := c.flush(reqs[done].APIKey(), v); err != nil {
 				return done, err
 			}
+			c.pulse.requests.add(reqs[done].APIKey(), v, n)
 		}
 		if sent == done {
 			return done, refused

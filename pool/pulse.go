@@ -21,6 +21,7 @@ type pulse struct {
 	progress atomic.Int64  // when the first of them began, or the last answer came
 	last     atomic.Int64  // when the last answer came
 	cluster  *atomic.Int64 // when any broker's last answer came
+	requests *requestCounts
 }
 
 func (p *pulse) begin() {

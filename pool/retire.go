@@ -36,6 +36,7 @@ type counters struct {
 	exhausted atomic.Int64
 	dials     [len(kindNames)]atomic.Int64 // by ErrorKind; 0 is success
 	retired   [retirements]atomic.Int64
+	requests  requestCounts
 
 	renewals, failedRenewals atomic.Int64 // of sessions
 }

@@ -85,6 +85,8 @@ type Stats struct {
 	// Renewals counts the connections that authenticated anew, FailedRenewals those
 	// that could not and were replaced.
 	Renewals, FailedRenewals int64
+	// Requests counts what was sent, with a row for every version that can be spoken.
+	Requests []RequestCount
 
 	Idle, InUse, Dialing, Waiting int
 }
@@ -95,6 +97,7 @@ func (c *Cluster) Stats() Stats {
 		Acquired: c.count.acquired.Load(), Waited: c.count.waited.Load(), Exhausted: c.count.exhausted.Load(),
 		Renewals: c.count.renewals.Load(), FailedRenewals: c.count.failedRenewals.Load(),
 		Dials: make(map[string]int64, len(kindNames)), Retired: make(map[string]int64, retirements),
+		Requests: c.count.requests.list(),
 	}
 	s.Dials["ok"] = c.count.dials[0].Load()
 	for kind := Unreachable; int(kind) < len(kindNames); kind++ {

@@ -191,12 +191,17 @@ func errorToProto(t kafkawire.KeyType, r *Result) *coordsvcv1.LookupError {
 
 func brokerToProto(b *pool.BrokerStatus) *coordsvcv1.Broker {
 	p := &coordsvcv1.Broker{
-		NodeId: b.NodeID, Host: b.Host, Port: b.Port, Rack: b.Rack, Reachable: b.Reachable,
-		Connections: &coordsvcv1.BrokerConnections{Open: int32(b.Open), Idle: int32(b.Idle), InUse: int32(b.InUse)},
+		NodeId: b.NodeID, Host: b.Host, Port: b.Port, Rack: b.Rack, Reachable: b.Reachable, State: stateOf(b),
+		FindCoordinatorRange: rangeToProto(b.FindCoordinatorRange), ApiVersionsRange: rangeToProto(b.APIVersions),
+		SaslMechanism: b.Mechanism,
+		Connections:   &coordsvcv1.BrokerConnections{Open: int32(b.Open), Idle: int32(b.Idle), InUse: int32(b.InUse)},
 	}
 	if b.FindCoordinator != nil {
 		v := int32(*b.FindCoordinator)
 		p.FindCoordinatorVersion = &v
+	}
+	if b.RenewIn != nil {
+		p.ReauthenticatesIn = durationpb.New(max(0, *b.RenewIn))
 	}
 	if b.LastError != nil {
 		p.LastError = &coordsvcv1.BrokerError{
@@ -204,4 +209,25 @@ func brokerToProto(b *pool.BrokerStatus) *coordsvcv1.Broker {
 		}
 	}
 	return p
+}
+
+func stateOf(b *pool.BrokerStatus) coordsvcv1.BrokerState {
+	switch {
+	case b.Reachable:
+		return coordsvcv1.BrokerState_BROKER_STATE_UP
+	case b.Open > 0:
+		return coordsvcv1.BrokerState_BROKER_STATE_SUSPECT
+	case b.LastError != nil:
+		return coordsvcv1.BrokerState_BROKER_STATE_DOWN
+	default:
+		return coordsvcv1.BrokerState_BROKER_STATE_UNTRIED
+	}
+}
+
+// rangeToProto gives nil for an API that the broker does not have, or is not known to.
+func rangeToProto(r *kafkawire.VersionRange) *coordsvcv1.VersionRange {
+	if r == nil || r.Max < r.Min || r.Min < 0 {
+		return nil
+	}
+	return &coordsvcv1.VersionRange{Min: int32(r.Min), Max: int32(r.Max)}
 }

@@ -30,6 +30,9 @@ type FinderConfig struct {
 	// MaxWaitingKeys is how many keys of all callers together may wait for an
 	// answer; a call that would exceed it is refused. Default 1,000,000.
 	MaxWaitingKeys int
+	// Observer and Tracer are told what the Finder does. Default: nobody is.
+	Observer Observer
+	Tracer   Tracer
 	// Logger receives what happens to batches; keys only at debug level. Default: none.
 	Logger *slog.Logger
 }
@@ -115,6 +118,7 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	}
 	select {
 	case <-c.done:
+		f.answered(t, c.results)
 		return c.results, nil
 	case <-ctx.Done():
 	}
@@ -122,6 +126,7 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
+	f.answered(t, c.results)
 	return c.results, nil
 }
 

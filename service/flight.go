@@ -39,12 +39,13 @@ const (
 // exchanges it, and hands every ask its outcome.
 func (q *queue) fly() {
 	defer q.f.flights.Done()
-	lease, err := q.f.cluster.Acquire(q.f.stop, q.minVersion)
+	lease, err := q.f.acquire(q.minVersion)
 
 	q.mu.Lock()
 	q.acquiring--
 	asks := q.take(q.capacity(lease))
 	patience := q.patience(asks)
+	calls := q.f.tracedCalls(asks)
 	q.dispatch()
 	q.mu.Unlock()
 
@@ -56,7 +57,9 @@ func (q *queue) fly() {
 	case err != nil:
 		results = repeat(acquireFailure(err), len(asks))
 	case len(asks) > 0:
-		results, again = q.exchange(lease, asks, patience, m)
+		batch, done := q.f.batch(calls, q.keyType, len(asks))
+		results, again = q.exchange(batch, lease, asks, patience, m)
+		done(results)
 	}
 	if lease != nil {
 		lease.Release()
@@ -99,7 +102,7 @@ func (q *queue) patience(asks []*ask) time.Duration {
 // exchange asks the broker for the keys of the asks and returns an outcome for
 // each; again says that nothing but the connection failed, which may have been
 // idle for long, so that another should be tried at once.
-func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration, m *flightMemory) (results []Result, again bool) {
+func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, patience time.Duration, m *flightMemory) (results []Result, again bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			q.f.cfg.Logger.Error("a batch panicked", "key_type", q.keyType.String(), "keys", len(asks),
@@ -107,7 +110,7 @@ func (q *queue) exchange(lease *pool.Lease, asks []*ask, patience time.Duration,
 			results, again = repeat(Result{Err: failure(ReasonInternal, "a batch panicked")}, len(asks)), false
 		}
 	}()
-	ctx, cancel := context.WithTimeout(q.f.stop, patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 
 	v := lease.FindCoordinatorVersion()
@@ -148,7 +151,7 @@ func (q *queue) exchangeBatch(ctx context.Context, lease *pool.Lease, asks []*as
 		m.keys = append(m.keys, a.key)
 	}
 	req := &kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: m.keys}
-	_, err := lease.Exchange(ctx, []kafkawire.Request{req}, []kafkawire.Response{&m.answer}, v, 1)
+	_, err := q.send(ctx, lease, len(m.keys), []kafkawire.Request{req}, []kafkawire.Response{&m.answer}, v, 1)
 	if err != nil {
 		m.answer = kafkawire.FindCoordinatorResponse{} // it may be half filled
 		return nil, err
@@ -194,7 +197,7 @@ func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*
 		reqBodies[i] = kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: keys[i : i+1]}
 		reqs[i], resps[i] = &reqBodies[i], &respBodies[i]
 	}
-	done, err := lease.Exchange(ctx, reqs, resps, v, q.f.cfg.PipelineWindow)
+	done, err := q.send(ctx, lease, n, reqs, resps, v, q.f.cfg.PipelineWindow)
 	results := make([]Result, n)
 	known := hosts{}
 	for i := range done {
@@ -395,6 +398,7 @@ func (q *queue) retry(asks []*ask, again bool) {
 		}
 		return
 	}
+	q.f.retried(q.keyType, len(asks))
 	q.reopen(asks)
 }
 

@@ -13,7 +13,7 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 	f := NewFinder(nil, FinderConfig{})
 	q := f.queues[kafkawire.KeyTypeGroup]
 	asks := []*ask{{key: "a"}, {key: "b"}}
-	results, again := q.exchange(nil, asks, time.Second, new(flightMemory)) // there is no connection to use
+	results, again := q.exchange(t.Context(), nil, asks, time.Second, new(flightMemory)) // there is no connection to use
 	require.False(t, again)
 	require.Len(t, results, 2)
 	for _, r := range results {

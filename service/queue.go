@@ -77,6 +77,7 @@ type call struct {
 	deadline time.Time
 	done     chan struct{}
 	gone     bool
+	traced   context.Context //nolint:containedctx // of the caller, nil if it is not traced: spans refer to it
 }
 
 // A turn is a group of asks that takes turns as one: a call's, or what a
@@ -94,6 +95,7 @@ func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
 func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
 	c := &call{results: make([]Result, len(keys)), unknown: len(keys), done: make(chan struct{})}
 	c.deadline, _ = ctx.Deadline()
+	c.traced = q.f.traced(ctx)
 	fresh := make([]ask, len(keys)) // one allocation, also for keys that join another ask
 	asks := make([]*ask, 0, len(keys))
 

@@ -44,6 +44,7 @@ type cli struct {
 	Serve       serveCmd       `cmd:"" help:"Run the service: gRPC, REST, health."`
 	Demo        demoCmd        `cmd:"" help:"Run the service on a built-in three-broker cluster, and print what to try."`
 	Lookup      lookupCmd      `cmd:"" help:"Ask Kafka which broker coordinates a key, with no service between."`
+	Brokers     brokersCmd     `cmd:"" help:"Show the brokers of a cluster, and what was negotiated with each."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask a running service whether it is live or ready."`
 	Config      configCmd      `cmd:"" help:"Print the settings in force, and where each came from."`
 	Version     versionCmd     `cmd:"" help:"Print the version, and the Kafka protocol versions spoken."`
@@ -108,7 +109,8 @@ func newCLI() *cli {
 	return &cli{
 		Serve:       serveCmd{settingsFlags: newSettingsFlags()},
 		Demo:        demoCmd{settingsFlags: newSettingsFlags("pool", "lookup", "grpc", "http", "admin", "limits", "log", "shutdown")},
-		Lookup:      lookupCmd{settingsFlags: newSettingsFlags("kafka", "lookup", "log")},
+		Lookup:      lookupCmd{lookupSettings: lookupSettings{settingsFlags: newSettingsFlags("kafka", "lookup", "log")}},
+		Brokers:     brokersCmd{lookupSettings: lookupSettings{settingsFlags: newSettingsFlags("kafka", "lookup", "log")}},
 		Healthcheck: healthcheckCmd{settingsFlags: newSettingsFlags("admin")},
 		Config:      configCmd{settingsFlags: newSettingsFlags()},
 	}

@@ -74,7 +74,7 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, `coordsvc: expected one of "serve", "demo", "lookup", "healthcheck", "config", ... (see coordsvc --help)`},
+		{nil, `coordsvc: expected one of "serve", "demo", "lookup", "brokers", "healthcheck", ... (see coordsvc --help)`},
 		{[]string{"lokup"}, `coordsvc: unexpected argument lokup, did you mean "lookup"? (see coordsvc --help)`},
 		{[]string{"lookup", "--kafka-broker=a:1", "k"}, `coordsvc: unknown flag --kafka-broker, did you mean "--kafka-brokers"? (see coordsvc lookup --help)`},
 		{[]string{"serve", "--log-levels=info"}, `coordsvc: unknown flag --log-levels, did you mean "--log-level"? (see coordsvc serve --help)`},

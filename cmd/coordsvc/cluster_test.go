@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/config"
 	"github.com/coordsvc/coordsvc/internal/kafkatest"
 	"github.com/coordsvc/coordsvc/internal/server"
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -302,4 +303,54 @@ func TestOwnCommand(t *testing.T) {
 	require.Equal(t, "coordsvc", ownCommand("coordsvc"))
 	require.Equal(t, "./coordsvc", ownCommand("./coordsvc"))
 	require.Equal(t, "go run ./cmd/coordsvc", ownCommand(filepath.Join(os.TempDir(), "go-build123", "b001", "exe", "coordsvc")))
+}
+
+// Every setting that is a secret is set, and seen nowhere.
+func TestSecretsAreNotShown(t *testing.T) {
+	const secret = "hunter2"
+	env := []string{"COORDSVC_KAFKA_BROKERS=127.0.0.1:1"}
+	for s := range config.All() {
+		if s.Secret {
+			env = append(env, s.Env()+"="+secret)
+		}
+	}
+	for _, format := range []string{"table", "json", "yaml"} {
+		got := call{args: []string{"config", "-o", format}, env: env}.run(t)
+		require.NotContains(t, got.out+got.err, secret)
+		require.Contains(t, got.out, "127.0.0.1:1")
+	}
+	loaded, _ := config.Load(config.Sources{Environ: env}) // some secrets ask for other settings: no matter
+	o := &observation{}
+	var cfg server.Config
+	require.NoError(t, o.show(&cfg, loaded))
+	require.NotContains(t, string(cfg.Settings), secret)
+	require.Contains(t, string(cfg.Settings), "127.0.0.1:1")
+}
+
+// What serve shows of itself on the admin port; spans that cannot be delivered do not hold up its end.
+func TestServeIsSeen(t *testing.T) {
+	brokers := strings.Join(kafkatest.Fake(t, 3).ListenAddrs(), ",")
+	b := start(t, "serve", "--kafka-brokers", brokers, "--grpc-address=127.0.0.1:0", "--http-address=127.0.0.1:0", "--admin-address=127.0.0.1:0",
+		"--shutdown-drain-delay=0s", "--log-format=json", "--tracing-endpoint=http://127.0.0.1:1", "--tracing-sample-ratio=1", "--admin-pprof")
+	rest := b.waitFor(t, `"protocol":"REST","address":"([^"]+)"`)[1]
+	admin := b.waitFor(t, `"protocol":"admin","address":"([^"]+)"`)[1]
+	require.Eventually(t, func() bool {
+		status, _ := get(t, "http://"+rest+"/v1/coordinators/GROUP/orders")
+		return status == http.StatusOK
+	}, 10*time.Second, 10*time.Millisecond)
+
+	_, metrics := get(t, "http://"+admin+"/metrics")
+	require.Regexp(t, `coordsvc_keys_total\{key_type="GROUP",outcome="FOUND"\} [1-9]`, metrics)
+	require.Contains(t, metrics, `coordsvc_ready 1`)
+	require.Contains(t, metrics, `coordsvc_build_info{commit="`)
+	_, settings := get(t, "http://"+admin+"/configz")
+	require.Contains(t, settings, `"setting": "tracing.endpoint"`)
+	require.Contains(t, settings, `"value": "http://127.0.0.1:1"`)
+	status, _ := get(t, "http://"+admin+"/debug/pprof/heap")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, b.err.String(), `"trace_id":"`)
+
+	began := time.Now()
+	require.Equal(t, exitOK, b.end(t), b.err.String())
+	require.Less(t, time.Since(began), 8*time.Second)
 }

@@ -102,7 +102,7 @@ func settingsYAML(w io.Writer, entries []config.Entry) error {
 		if err != nil {
 			return err
 		}
-		if e.Type() == "boolean" || e.Type() == "integer" || e.Type() == "duration" {
+		if e.Type() == "boolean" || e.Type() == "integer" || e.Type() == "number" || e.Type() == "duration" {
 			value = []byte(e.Value)
 		}
 		fmt.Fprintf(&b, "%s%s%s: %s # %s\n", strings.Repeat("  ", len(groups)), comment, path[len(path)-1], value, displayText(e.Origin.String()))

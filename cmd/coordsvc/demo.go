@@ -53,7 +53,12 @@ func (c *demoCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	instance, err := newInstance(&loaded.Settings, logger)
+	seen, logger, err := observe(&loaded.Settings, logger)
+	if err != nil {
+		return err
+	}
+	defer seen.close(logger)
+	instance, err := newInstance(&loaded.Settings, seen, logger)
 	if err != nil {
 		return named(err, loaded)
 	}

@@ -21,10 +21,12 @@ type instance struct {
 
 	cluster *pool.Cluster
 	finder  *service.Finder
+	seen    *observation
 }
 
-// newInstance puts the parts together. Nothing is dialled before start.
-func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, error) {
+// newInstance puts the parts together. Nothing is dialled before start. seen is nil
+// where nobody looks.
+func newInstance(settings *config.Settings, seen *observation, logger *slog.Logger) (*instance, error) {
 	secure, sasl, err := brokerAuth(settings, logger)
 	if err != nil {
 		return nil, err
@@ -50,13 +52,15 @@ func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, err
 	if err != nil {
 		return nil, failf(exitUsage, "%s", err)
 	}
-	finder := service.NewFinder(cluster, service.FinderConfig{
+	finderConfig := service.FinderConfig{
 		ChunkKeys:      settings.Lookup.ChunkKeys,
 		PipelineWindow: settings.Lookup.PipelineWindow,
 		RequestTimeout: settings.Kafka.RequestTimeout,
 		MaxWaitingKeys: settings.Limits.MaxWaitingKeys,
 		Logger:         logger,
-	})
+	}
+	seen.watchFinder(&finderConfig)
+	finder := service.NewFinder(cluster, finderConfig)
 	return &instance{
 		CoordinatorService: service.NewCoordinatorService(finder, cluster, service.Limits{
 			MaxKeys:        settings.Lookup.MaxKeys,
@@ -65,6 +69,7 @@ func newInstance(settings *config.Settings, logger *slog.Logger) (*instance, err
 		}),
 		cluster: cluster,
 		finder:  finder,
+		seen:    seen,
 	}, nil
 }
 

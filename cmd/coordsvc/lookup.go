@@ -20,12 +20,18 @@ import (
 	"github.com/coordsvc/coordsvc/service"
 )
 
-type lookupCmd struct {
+// lookupSettings are the flags of the commands that ask Kafka with no service between.
+type lookupSettings struct {
 	settingsFlags
 
-	Type    keyType        `short:"t" default:"group" placeholder:"TYPE" help:"What the keys name: group, transaction or share. Default: group."`
-	Output  string         `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"table, or json as REST answers it. Default: table."`
 	Timeout *time.Duration `placeholder:"TIME" help:"How long to wait for an answer. Default: lookup.default-timeout."`
+}
+
+type lookupCmd struct {
+	lookupSettings
+
+	Type   keyType `short:"t" default:"group" placeholder:"TYPE" help:"What the keys name: group, transaction or share. Default: group."`
+	Output string  `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"table, or json as REST answers it. Default: table."`
 
 	Keys []string `arg:"" optional:"" name:"key" help:"The keys. - reads more from standard input, one a line."`
 }
@@ -88,7 +94,7 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	instance, err := newInstance(&loaded.Settings, logger)
+	instance, err := newInstance(&loaded.Settings, nil, logger)
 	if err != nil {
 		return named(err, loaded)
 	}
@@ -125,7 +131,7 @@ const dialsWithinTimeout = 3
 // applyTimeout puts --timeout into the settings, and fits the others to it: there
 // is no service to protect here, and no second caller, so it may be longer than
 // lookup.max-timeout, and no wait within it need end before it.
-func (c *lookupCmd) applyTimeout(loaded *config.Loaded) error {
+func (c *lookupSettings) applyTimeout(loaded *config.Loaded) error {
 	if c.Timeout != nil {
 		if *c.Timeout <= 0 {
 			return failf(exitUsage, "--timeout is %s; it must be greater than zero", *c.Timeout)
@@ -143,7 +149,7 @@ func (c *lookupCmd) applyTimeout(loaded *config.Loaded) error {
 
 // logger is silent unless --log-level asks for more: what goes wrong is in the
 // answer, and the level in a settings file is meant for the service.
-func (c *lookupCmd) logger(inv *invocation, loaded *config.Loaded) (*slog.Logger, error) {
+func (c *lookupSettings) logger(inv *invocation, loaded *config.Loaded) (*slog.Logger, error) {
 	if loaded.Origin("log.level").Source != config.SourceFlag {
 		return slog.New(slog.DiscardHandler), nil
 	}

@@ -39,7 +39,12 @@ func (c *serveCmd) Run(inv *invocation) error {
 		return err
 	}
 	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
-	instance, err := newInstance(&loaded.Settings, logger)
+	seen, logger, err := observe(&loaded.Settings, logger)
+	if err != nil {
+		return err
+	}
+	defer seen.close(logger)
+	instance, err := newInstance(&loaded.Settings, seen, logger)
 	if err != nil {
 		return named(err, loaded)
 	}
@@ -54,10 +59,15 @@ func (c *serveCmd) Run(inv *invocation) error {
 
 // listen opens the ports. Calls are answered once the server runs.
 func listen(loaded *config.Loaded, instance *instance, logger *slog.Logger) (*server.Server, error) {
-	srv, err := server.New(serverConfig(&loaded.Settings), instance, instance.cluster.Ready, logger)
+	cfg := serverConfig(&loaded.Settings)
+	if err := instance.seen.show(&cfg, loaded); err != nil {
+		return nil, err
+	}
+	srv, err := server.New(cfg, instance, instance.cluster.Ready, logger)
 	if err != nil {
 		return nil, named(err, loaded)
 	}
+	instance.seen.collect(instance.cluster, instance.finder, srv)
 	return srv, srv.Listen()
 }
 

@@ -43,11 +43,12 @@ func TestDefaults(t *testing.T) {
 		},
 		GRPC:     GRPC{Listener: Listener{Address: ":9090"}, Reflection: true},
 		HTTP:     HTTP{Listener: Listener{Address: ":8080"}, Docs: true},
-		Admin:    Listener{Address: ":8081"},
+		Admin:    Admin{Listener: Listener{Address: ":8081"}},
 		TLS:      TLS{ClientAuth: "off"},
 		Auth:     Auth{OIDC: OIDC{ClockSkew: time.Minute}},
 		Limits:   Limits{MaxWaitingKeys: 1_000_000},
 		Log:      Log{Level: "info", Format: "text"},
+		Tracing:  Tracing{SampleRatio: 0.01},
 		Shutdown: Shutdown{DrainDelay: 5 * time.Second, DrainTimeout: 35 * time.Second},
 	}, Defaults())
 }
@@ -78,7 +79,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 55)
+	require.Len(t, fields, 58)
 }
 
 func TestNames(t *testing.T) {
@@ -461,7 +462,7 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 55)
+	require.Len(t, entries, 58)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)
@@ -482,7 +483,7 @@ func TestFormatDuration(t *testing.T) {
 
 func TestFlagsOfSomeSections(t *testing.T) {
 	flags := NewFlags("admin", "log")
-	require.Len(t, flags.settings, 3)
+	require.Len(t, flags.settings, 4)
 	require.Empty(t, flags.values())
 }
 

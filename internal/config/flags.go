@@ -124,7 +124,7 @@ func placeholder(s *Setting) string {
 		return strings.ToUpper(strings.ReplaceAll(s.Limit.Syntax, " ", ""))
 	case s.Type() == "duration":
 		return "TIME"
-	case s.Type() == "integer":
+	case s.Type() == "integer" || s.Type() == "number":
 		return "N"
 	default:
 		return strings.ToUpper(s.Path[strings.LastIndexByte(s.Path, '.')+1:])

@@ -49,6 +49,40 @@ func from(low, high int) Limit {
 	}
 }
 
+// share allows a part of the whole.
+func share() Limit {
+	return Limit{
+		Min: "0", Max: "1",
+		check: func(value any) error {
+			if x := value.(float64); x < 0 || x > 1 {
+				return fmt.Errorf("%v is out of range; give 0 to 1, where 0.1 is a tenth", x)
+			}
+			return nil
+		},
+	}
+}
+
+// collectorURL allows a URL that can be shown, without credentials, and none at all.
+func collectorURL() Limit {
+	return Limit{
+		Syntax: "http(s)://host:port",
+		check: func(value any) error {
+			u, err := url.Parse(value.(string))
+			switch {
+			case value == "":
+				return nil
+			case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
+				return errors.New("the value is no URL that begins with http:// or https:// and a host, for example http://otel-collector.example:4318")
+			case u.User != nil:
+				return errors.New("the URL holds a user or a password, which would be shown; give credentials in OTEL_EXPORTER_OTLP_HEADERS")
+			case u.RawQuery != "" || u.Fragment != "":
+				return errors.New("the URL has a query or a fragment; give only scheme, host, port and, if need be, a path")
+			}
+			return nil
+		},
+	}
+}
+
 func between(low, high time.Duration) Limit {
 	return Limit{
 		Min: formatDuration(low), Max: formatDuration(high),

@@ -10,11 +10,12 @@ type Settings struct {
 	Lookup   Lookup
 	GRPC     GRPC
 	HTTP     HTTP
-	Admin    Listener
+	Admin    Admin
 	TLS      TLS
 	Auth     Auth
 	Limits   Limits
 	Log      Log
+	Tracing  Tracing
 	Shutdown Shutdown
 }
 
@@ -122,6 +123,13 @@ type OIDC struct {
 	ClockSkew time.Duration
 }
 
+// Admin is the port for probes and operators.
+type Admin struct {
+	Listener
+
+	Pprof bool
+}
+
 // Limits bound what all callers together may ask of the service.
 type Limits struct {
 	MaxWaitingKeys int
@@ -131,6 +139,12 @@ type Limits struct {
 type Log struct {
 	Level  string
 	Format string
+}
+
+// Tracing says where spans go, and of how many calls.
+type Tracing struct {
+	Endpoint    string
+	SampleRatio float64
 }
 
 // Shutdown gives the times of a graceful stop.

@@ -29,7 +29,7 @@ type Setting struct {
 	Limit Limit
 
 	// field points to the place in the settings that holds the value: a *string,
-	// *bool, *int, *time.Duration or *[]string. Its type is the type of the setting.
+	// *bool, *int, *float64, *time.Duration or *[]string. Its type is the type of the setting.
 	field func(*Settings) any
 }
 
@@ -45,6 +45,7 @@ var Sections = []Section{
 	{"auth", "Who may call"},
 	{"limits", "Limits"},
 	{"log", "Logs"},
+	{"tracing", "Traces"},
 	{"shutdown", "Stopping"},
 }
 
@@ -352,9 +353,16 @@ var table = []*Setting{
 	{
 		Path:    "admin.address",
 		Default: ":8081",
-		Doc:     "Where health is served, as host:port. It is plain HTTP: keep it inside the cluster.",
+		Doc:     "Where health, metrics and the settings in force are served, as host:port. It is plain HTTP: keep it inside the cluster.",
 		Limit:   listenAddress(),
 		field:   func(s *Settings) any { return &s.Admin.Address },
+	},
+	{
+		Path:    "admin.pprof",
+		Default: "false",
+		Doc: "Serve Go's profiles at /debug/pprof/ of the admin port. " +
+			"Taking one costs a few percent of the processor while it lasts, and heap profiles are read by people who know the code.",
+		field: func(s *Settings) any { return &s.Admin.Pprof },
 	},
 
 	{
@@ -462,6 +470,24 @@ var table = []*Setting{
 		Doc:     "Lines for people (text) or one JSON object a line (json). Logs go to standard error.",
 		Limit:   oneOf("text", "json"),
 		field:   func(s *Settings) any { return &s.Log.Format },
+	},
+
+	{
+		Path:    "tracing.endpoint",
+		Example: "http://otel-collector.example:4318",
+		Doc: "Where OpenTelemetry spans are sent, as the base URL of a collector that takes OTLP over HTTP. Without it nothing is traced. " +
+			"https:// is TLS with the authorities of the system. A slow or missing collector never delays a call: spans are dropped. " +
+			"OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and OTEL_RESOURCE_ATTRIBUTES are heeded.",
+		Limit: collectorURL(),
+		field: func(s *Settings) any { return &s.Tracing.Endpoint },
+	},
+	{
+		Path:    "tracing.sample-ratio",
+		Default: "0.01",
+		Doc: "Which part of the calls is traced, from 0 (none) to 1 (all). " +
+			"A call that comes with a W3C traceparent header is traced if that says so, whatever is set here.",
+		Limit: share(),
+		field: func(s *Settings) any { return &s.Tracing.SampleRatio },
 	},
 
 	{

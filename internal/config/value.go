@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ type raw struct {
 	items []string
 }
 
-// Type names the type of the setting: text, boolean, integer, duration or list.
+// Type names the type of the setting: text, boolean, integer, number, duration or list.
 func (s *Setting) Type() string {
 	switch s.field(new(Settings)).(type) {
 	case *string:
@@ -25,6 +26,8 @@ func (s *Setting) Type() string {
 		return "boolean"
 	case *int:
 		return "integer"
+	case *float64:
+		return "number"
 	case *time.Duration:
 		return "duration"
 	case *[]string:
@@ -53,6 +56,8 @@ func (s *Setting) assign(dst *Settings, value raw) error {
 		*field = parsed.(bool)
 	case *int:
 		*field = parsed.(int)
+	case *float64:
+		*field = parsed.(float64)
 	case *time.Duration:
 		*field = parsed.(time.Duration)
 	case *[]string:
@@ -74,6 +79,8 @@ func parse(field any, value raw) (any, error) {
 		return parseBool(value.text)
 	case *int:
 		return parseInt(value.text)
+	case *float64:
+		return parseNumber(value.text)
 	case *time.Duration:
 		return parseDuration(value.text)
 	default:
@@ -98,6 +105,14 @@ func parseInt(text string) (int, error) {
 		return 0, fmt.Errorf("%q is not a whole number", text)
 	}
 	return n, nil
+}
+
+func parseNumber(text string) (float64, error) {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0, fmt.Errorf("%q is not a number, such as 0.1", text)
+	}
+	return x, nil
 }
 
 func parseDuration(text string) (time.Duration, error) {
@@ -141,6 +156,8 @@ func (s *Setting) format(from *Settings) string {
 		return strconv.FormatBool(*field)
 	case *int:
 		return strconv.Itoa(*field)
+	case *float64:
+		return strconv.FormatFloat(*field, 'g', -1, 64)
 	case *time.Duration:
 		return formatDuration(*field)
 	case *[]string:

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
@@ -13,7 +16,9 @@ import (
 //	/livez   200 while the process runs. Kafka is not its business: a broker that
 //	         is down must not get healthy instances killed.
 //	/readyz  200 while calls can be answered, else 503.
-func newAdmin(ready func() bool, stopping *atomic.Bool) http.Handler {
+//
+// and those of more, by path (adminPages).
+func newAdmin(ready func() bool, stopping *atomic.Bool, more map[string]http.HandlerFunc) http.Handler {
 	pages := map[string]http.HandlerFunc{
 		"/livez": func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, []byte(`{"status":"live"}`+"\n"))
@@ -29,13 +34,15 @@ func newAdmin(ready func() bool, stopping *atomic.Bool) http.Handler {
 			}
 		},
 	}
+	maps.Copy(pages, more)
+	there := strings.Join(slices.Sorted(maps.Keys(pages)), ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		page, ok := pages[r.URL.Path]
 		switch {
 		case !ok:
 			writeRefusal(w, refuse(http.StatusNotFound, codes.NotFound, "NOT_FOUND",
-				"the admin port has no page %.200q: it has /livez and /readyz", r.URL.Path))
+				"the admin port has no page %.200q: it has %s", r.URL.Path, there))
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			writeRefusal(w, refuse(http.StatusMethodNotAllowed, codes.Unimplemented, "METHOD_NOT_ALLOWED",

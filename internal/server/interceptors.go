@@ -169,8 +169,13 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req any, c
 	}
 }
 
+// isOurs tells the methods of the API from gRPC health and reflection.
+func isOurs(fullMethod string) bool {
+	return strings.HasPrefix(fullMethod, "/"+coordsvcv1.CoordinatorService_ServiceDesc.ServiceName+"/")
+}
+
 func callLevel(method string, code codes.Code) slog.Level {
-	if !strings.HasPrefix(method, "/"+coordsvcv1.CoordinatorService_ServiceDesc.ServiceName+"/") {
+	if !isOurs(method) {
 		return slog.LevelDebug // health checks would drown the rest
 	}
 	switch code {
@@ -207,7 +212,7 @@ func statuses(logger *slog.Logger) step {
 			}
 			s, ok := statusOf(err)
 			if !ok {
-				logger.Error("a call failed with an error that has no status", "method", info.FullMethod,
+				logger.ErrorContext(ctx, "a call failed with an error that has no status", "method", info.FullMethod,
 					"request_id", requestIDOf(ctx), "error", err)
 				s = internalError(requestIDOf(ctx))
 			}

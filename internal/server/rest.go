@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
 )
 
 // front is the handler of the REST port. It lets a request through to the gateway
@@ -33,6 +34,7 @@ type front struct {
 	gate       *gate
 	client     *inProcess
 	stopping   *atomic.Bool
+	metrics    *telemetry.Metrics // nil: none
 	logger     *slog.Logger
 }
 
@@ -44,6 +46,7 @@ func newFront(cfg Config, client *inProcess, gate *gate, stopping *atomic.Bool, 
 		gate:       gate,
 		client:     client,
 		stopping:   stopping,
+		metrics:    cfg.Metrics,
 		logger:     logger,
 	}
 	f.gateway = runtime.NewServeMux(
@@ -69,6 +72,11 @@ func newFront(cfg Config, client *inProcess, gate *gate, stopping *atomic.Bool, 
 func incomingHeader(name string) (string, bool) {
 	if strings.EqualFold(name, requestIDHeader) {
 		return requestIDHeader, true
+	}
+	for _, header := range telemetry.TraceHeaders() {
+		if strings.EqualFold(name, header) {
+			return header, true
+		}
 	}
 	return "", false
 }
@@ -101,9 +109,9 @@ func restCallOf(ctx context.Context) *restCall {
 
 func protocolOf(ctx context.Context) string {
 	if restCallOf(ctx) != nil {
-		return "REST"
+		return telemetry.REST
 	}
-	return "gRPC"
+	return telemetry.GRPC
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -276,9 +284,12 @@ func (f *front) routingFault(_ context.Context, _ *runtime.ServeMux, _ runtime.M
 	writeStatus(w, http.StatusInternalServerError, internalError(call.requestID))
 }
 
-// logRefusal logs a request that did not become a call. Its path and query may
+// logRefusal logs and counts a request that did not become a call. Its path and query may
 // hold keys: they are not logged.
 func (f *front) logRefusal(r *http.Request, call *restCall, answer *refusal) {
+	if f.metrics != nil {
+		f.metrics.Refused(answer.httpStatus)
+	}
 	f.logger.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
 		slog.Int("status", answer.httpStatus), slog.String("reason", reasonOf(answer.status.Err())),
 		slog.String("protocol", "REST"), slog.String("request_id", call.requestID), slog.String("peer", r.RemoteAddr))

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 	"github.com/coordsvc/coordsvc/internal/auth"
 	"github.com/coordsvc/coordsvc/internal/reload"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
 )
 
 // Config is what the server needs to know. Start from DefaultConfig.
@@ -44,6 +46,13 @@ type Config struct {
 	// Reflection serves gRPC reflection, to those who may call. Docs serves the
 	// OpenAPI document on the REST port, to everybody: it is the same everywhere.
 	Reflection, Docs bool
+	// Metrics, Tracing and Settings are what can be seen of the server; each may be
+	// left out. Settings is what /configz shows, with no secret in it. Pprof serves
+	// Go's profiles on the admin port.
+	Metrics  *telemetry.Metrics
+	Tracing  *telemetry.Tracing
+	Settings json.RawMessage
+	Pprof    bool
 
 	// DrainDelay is how long the server goes on taking calls after it says that
 	// it is not ready, so that whoever sends it calls can notice. 0 is no delay.
@@ -149,6 +158,8 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	calls, err := newChain(
 		recovery(logger),
 		requestID(),
+		metrics(cfg.Metrics),
+		tracing(cfg.Tracing),
 		logging(logger),
 		statuses(logger),
 		deadline(cfg.MaxTimeout),
@@ -178,12 +189,15 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		ErrorLog:                     errorLog(logger),
 	}
 	s.admin = &http.Server{
-		Handler:           newAdmin(ready, &s.drain.stopping),
+		Handler:           newAdmin(ready, &s.drain.stopping, adminPages(cfg)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readHeaderTimeout,
 		WriteTimeout:      writeSlack,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          errorLog(logger),
+	}
+	if cfg.Metrics != nil {
+		cfg.Metrics.Ready(func() bool { return ready() && !s.drain.stopping.Load() })
 	}
 	return s, nil
 }

@@ -89,6 +89,67 @@ func (KeyType) EnumDescriptor() ([]byte, []int) {
 	return file_coordsvc_v1_coordinators_proto_rawDescGZIP(), []int{0}
 }
 
+// BrokerState is how a broker stands with the service.
+type BrokerState int32
+
+const (
+	// Never sent.
+	BrokerState_BROKER_STATE_UNSPECIFIED BrokerState = 0
+	// No connection was tried yet.
+	BrokerState_BROKER_STATE_UNTRIED BrokerState = 1
+	// Connected, and in use.
+	BrokerState_BROKER_STATE_UP BrokerState = 2
+	// Connected, but silent or failing lately: used only while no other is up.
+	BrokerState_BROKER_STATE_SUSPECT BrokerState = 3
+	// Not connected: last_error says why.
+	BrokerState_BROKER_STATE_DOWN BrokerState = 4
+)
+
+// Enum value maps for BrokerState.
+var (
+	BrokerState_name = map[int32]string{
+		0: "BROKER_STATE_UNSPECIFIED",
+		1: "BROKER_STATE_UNTRIED",
+		2: "BROKER_STATE_UP",
+		3: "BROKER_STATE_SUSPECT",
+		4: "BROKER_STATE_DOWN",
+	}
+	BrokerState_value = map[string]int32{
+		"BROKER_STATE_UNSPECIFIED": 0,
+		"BROKER_STATE_UNTRIED":     1,
+		"BROKER_STATE_UP":          2,
+		"BROKER_STATE_SUSPECT":     3,
+		"BROKER_STATE_DOWN":        4,
+	}
+)
+
+func (x BrokerState) Enum() *BrokerState {
+	p := new(BrokerState)
+	*p = x
+	return p
+}
+
+func (x BrokerState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BrokerState) Descriptor() protoreflect.EnumDescriptor {
+	return file_coordsvc_v1_coordinators_proto_enumTypes[1].Descriptor()
+}
+
+func (BrokerState) Type() protoreflect.EnumType {
+	return &file_coordsvc_v1_coordinators_proto_enumTypes[1]
+}
+
+func (x BrokerState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BrokerState.Descriptor instead.
+func (BrokerState) EnumDescriptor() ([]byte, []int) {
+	return file_coordsvc_v1_coordinators_proto_rawDescGZIP(), []int{1}
+}
+
 // FindCoordinatorsRequest names keys of one type.
 type FindCoordinatorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -684,9 +745,23 @@ type Broker struct {
 	// The last error met with this broker, absent if none. It stays after recovery.
 	LastError *BrokerError `protobuf:"bytes,7,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// Connections now: open (idle and in use), idle, in use.
-	Connections   *BrokerConnections `protobuf:"bytes,8,opt,name=connections,proto3" json:"connections,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Connections *BrokerConnections `protobuf:"bytes,8,opt,name=connections,proto3" json:"connections,omitempty"`
+	// How the broker stands with the service.
+	State BrokerState `protobuf:"varint,9,opt,name=state,proto3,enum=coordsvc.v1.BrokerState" json:"state,omitempty"`
+	// The FindCoordinator versions that the broker offers; absent until one
+	// connection was negotiated. Brokers of two releases differ here.
+	FindCoordinatorRange *VersionRange `protobuf:"bytes,10,opt,name=find_coordinator_range,json=findCoordinatorRange,proto3" json:"find_coordinator_range,omitempty"`
+	// The ApiVersions versions that the broker offers; absent until one connection
+	// was negotiated, and for brokers before Kafka 0.10, which have no ApiVersions.
+	ApiVersionsRange *VersionRange `protobuf:"bytes,11,opt,name=api_versions_range,json=apiVersionsRange,proto3" json:"api_versions_range,omitempty"`
+	// The SASL mechanism of the newest connection, empty without SASL. Example:
+	// `SCRAM-SHA-512`.
+	SaslMechanism string `protobuf:"bytes,12,opt,name=sasl_mechanism,json=saslMechanism,proto3" json:"sasl_mechanism,omitempty"`
+	// When that connection authenticates anew (KIP-368); absent if the broker sets no
+	// limit. Example: `2700s`.
+	ReauthenticatesIn *durationpb.Duration `protobuf:"bytes,13,opt,name=reauthenticates_in,json=reauthenticatesIn,proto3" json:"reauthenticates_in,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Broker) Reset() {
@@ -775,6 +850,96 @@ func (x *Broker) GetConnections() *BrokerConnections {
 	return nil
 }
 
+func (x *Broker) GetState() BrokerState {
+	if x != nil {
+		return x.State
+	}
+	return BrokerState_BROKER_STATE_UNSPECIFIED
+}
+
+func (x *Broker) GetFindCoordinatorRange() *VersionRange {
+	if x != nil {
+		return x.FindCoordinatorRange
+	}
+	return nil
+}
+
+func (x *Broker) GetApiVersionsRange() *VersionRange {
+	if x != nil {
+		return x.ApiVersionsRange
+	}
+	return nil
+}
+
+func (x *Broker) GetSaslMechanism() string {
+	if x != nil {
+		return x.SaslMechanism
+	}
+	return ""
+}
+
+func (x *Broker) GetReauthenticatesIn() *durationpb.Duration {
+	if x != nil {
+		return x.ReauthenticatesIn
+	}
+	return nil
+}
+
+// VersionRange is the versions of one Kafka API, both ends included.
+type VersionRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lowest version.
+	Min int32 `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`
+	// The highest version.
+	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VersionRange) Reset() {
+	*x = VersionRange{}
+	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VersionRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VersionRange) ProtoMessage() {}
+
+func (x *VersionRange) ProtoReflect() protoreflect.Message {
+	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VersionRange.ProtoReflect.Descriptor instead.
+func (*VersionRange) Descriptor() ([]byte, []int) {
+	return file_coordsvc_v1_coordinators_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *VersionRange) GetMin() int32 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *VersionRange) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
 // BrokerError is an error met with a broker.
 type BrokerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -790,7 +955,7 @@ type BrokerError struct {
 
 func (x *BrokerError) Reset() {
 	*x = BrokerError{}
-	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[10]
+	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +967,7 @@ func (x *BrokerError) String() string {
 func (*BrokerError) ProtoMessage() {}
 
 func (x *BrokerError) ProtoReflect() protoreflect.Message {
-	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[10]
+	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +980,7 @@ func (x *BrokerError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerError.ProtoReflect.Descriptor instead.
 func (*BrokerError) Descriptor() ([]byte, []int) {
-	return file_coordsvc_v1_coordinators_proto_rawDescGZIP(), []int{10}
+	return file_coordsvc_v1_coordinators_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BrokerError) GetReason() string {
@@ -854,7 +1019,7 @@ type BrokerConnections struct {
 
 func (x *BrokerConnections) Reset() {
 	*x = BrokerConnections{}
-	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[11]
+	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1031,7 @@ func (x *BrokerConnections) String() string {
 func (*BrokerConnections) ProtoMessage() {}
 
 func (x *BrokerConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[11]
+	mi := &file_coordsvc_v1_coordinators_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1044,7 @@ func (x *BrokerConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerConnections.ProtoReflect.Descriptor instead.
 func (*BrokerConnections) Descriptor() ([]byte, []int) {
-	return file_coordsvc_v1_coordinators_proto_rawDescGZIP(), []int{11}
+	return file_coordsvc_v1_coordinators_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BrokerConnections) GetOpen() int32 {
@@ -942,7 +1107,7 @@ const file_coordsvc_v1_coordinators_proto_rawDesc = "" +
 	"\tretriable\x18\x04 \x01(\bR\tretriable\"\x14\n" +
 	"\x12ListBrokersRequest\"D\n" +
 	"\x13ListBrokersResponse\x12-\n" +
-	"\abrokers\x18\x01 \x03(\v2\x13.coordsvc.v1.BrokerR\abrokers\"\xd2\x02\n" +
+	"\abrokers\x18\x01 \x03(\v2\x13.coordsvc.v1.BrokerR\abrokers\"\x8d\x05\n" +
 	"\x06Broker\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
@@ -952,8 +1117,17 @@ const file_coordsvc_v1_coordinators_proto_rawDesc = "" +
 	"\x18find_coordinator_version\x18\x06 \x01(\x05H\x00R\x16findCoordinatorVersion\x88\x01\x01\x127\n" +
 	"\n" +
 	"last_error\x18\a \x01(\v2\x18.coordsvc.v1.BrokerErrorR\tlastError\x12@\n" +
-	"\vconnections\x18\b \x01(\v2\x1e.coordsvc.v1.BrokerConnectionsR\vconnectionsB\x1b\n" +
-	"\x19_find_coordinator_version\"o\n" +
+	"\vconnections\x18\b \x01(\v2\x1e.coordsvc.v1.BrokerConnectionsR\vconnections\x12.\n" +
+	"\x05state\x18\t \x01(\x0e2\x18.coordsvc.v1.BrokerStateR\x05state\x12O\n" +
+	"\x16find_coordinator_range\x18\n" +
+	" \x01(\v2\x19.coordsvc.v1.VersionRangeR\x14findCoordinatorRange\x12G\n" +
+	"\x12api_versions_range\x18\v \x01(\v2\x19.coordsvc.v1.VersionRangeR\x10apiVersionsRange\x12%\n" +
+	"\x0esasl_mechanism\x18\f \x01(\tR\rsaslMechanism\x12H\n" +
+	"\x12reauthenticates_in\x18\r \x01(\v2\x19.google.protobuf.DurationR\x11reauthenticatesInB\x1b\n" +
+	"\x19_find_coordinator_version\"2\n" +
+	"\fVersionRange\x12\x10\n" +
+	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
+	"\x03max\x18\x02 \x01(\x05R\x03max\"o\n" +
 	"\vBrokerError\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12.\n" +
@@ -966,7 +1140,13 @@ const file_coordsvc_v1_coordinators_proto_rawDesc = "" +
 	"\x14KEY_TYPE_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05GROUP\x10\x01\x12\x0f\n" +
 	"\vTRANSACTION\x10\x02\x12\t\n" +
-	"\x05SHARE\x10\x032\xa2\x02\n" +
+	"\x05SHARE\x10\x03*\x8b\x01\n" +
+	"\vBrokerState\x12\x1c\n" +
+	"\x18BROKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14BROKER_STATE_UNTRIED\x10\x01\x12\x13\n" +
+	"\x0fBROKER_STATE_UP\x10\x02\x12\x18\n" +
+	"\x14BROKER_STATE_SUSPECT\x10\x03\x12\x15\n" +
+	"\x11BROKER_STATE_DOWN\x10\x042\xa2\x02\n" +
 	"\x12CoordinatorService\x12_\n" +
 	"\x10FindCoordinators\x12$.coordsvc.v1.FindCoordinatorsRequest\x1a%.coordsvc.v1.FindCoordinatorsResponse\x12Y\n" +
 	"\x0eGetCoordinator\x12\".coordsvc.v1.GetCoordinatorRequest\x1a#.coordsvc.v1.GetCoordinatorResponse\x12P\n" +
@@ -984,49 +1164,55 @@ func file_coordsvc_v1_coordinators_proto_rawDescGZIP() []byte {
 	return file_coordsvc_v1_coordinators_proto_rawDescData
 }
 
-var file_coordsvc_v1_coordinators_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coordsvc_v1_coordinators_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_coordsvc_v1_coordinators_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_coordsvc_v1_coordinators_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_coordsvc_v1_coordinators_proto_goTypes = []any{
 	(KeyType)(0),                     // 0: coordsvc.v1.KeyType
-	(*FindCoordinatorsRequest)(nil),  // 1: coordsvc.v1.FindCoordinatorsRequest
-	(*FindCoordinatorsResponse)(nil), // 2: coordsvc.v1.FindCoordinatorsResponse
-	(*GetCoordinatorRequest)(nil),    // 3: coordsvc.v1.GetCoordinatorRequest
-	(*GetCoordinatorResponse)(nil),   // 4: coordsvc.v1.GetCoordinatorResponse
-	(*CoordinatorResult)(nil),        // 5: coordsvc.v1.CoordinatorResult
-	(*Coordinator)(nil),              // 6: coordsvc.v1.Coordinator
-	(*LookupError)(nil),              // 7: coordsvc.v1.LookupError
-	(*ListBrokersRequest)(nil),       // 8: coordsvc.v1.ListBrokersRequest
-	(*ListBrokersResponse)(nil),      // 9: coordsvc.v1.ListBrokersResponse
-	(*Broker)(nil),                   // 10: coordsvc.v1.Broker
-	(*BrokerError)(nil),              // 11: coordsvc.v1.BrokerError
-	(*BrokerConnections)(nil),        // 12: coordsvc.v1.BrokerConnections
-	(*durationpb.Duration)(nil),      // 13: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 14: google.protobuf.Timestamp
+	(BrokerState)(0),                 // 1: coordsvc.v1.BrokerState
+	(*FindCoordinatorsRequest)(nil),  // 2: coordsvc.v1.FindCoordinatorsRequest
+	(*FindCoordinatorsResponse)(nil), // 3: coordsvc.v1.FindCoordinatorsResponse
+	(*GetCoordinatorRequest)(nil),    // 4: coordsvc.v1.GetCoordinatorRequest
+	(*GetCoordinatorResponse)(nil),   // 5: coordsvc.v1.GetCoordinatorResponse
+	(*CoordinatorResult)(nil),        // 6: coordsvc.v1.CoordinatorResult
+	(*Coordinator)(nil),              // 7: coordsvc.v1.Coordinator
+	(*LookupError)(nil),              // 8: coordsvc.v1.LookupError
+	(*ListBrokersRequest)(nil),       // 9: coordsvc.v1.ListBrokersRequest
+	(*ListBrokersResponse)(nil),      // 10: coordsvc.v1.ListBrokersResponse
+	(*Broker)(nil),                   // 11: coordsvc.v1.Broker
+	(*VersionRange)(nil),             // 12: coordsvc.v1.VersionRange
+	(*BrokerError)(nil),              // 13: coordsvc.v1.BrokerError
+	(*BrokerConnections)(nil),        // 14: coordsvc.v1.BrokerConnections
+	(*durationpb.Duration)(nil),      // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 16: google.protobuf.Timestamp
 }
 var file_coordsvc_v1_coordinators_proto_depIdxs = []int32{
 	0,  // 0: coordsvc.v1.FindCoordinatorsRequest.key_type:type_name -> coordsvc.v1.KeyType
-	13, // 1: coordsvc.v1.FindCoordinatorsRequest.timeout:type_name -> google.protobuf.Duration
-	5,  // 2: coordsvc.v1.FindCoordinatorsResponse.results:type_name -> coordsvc.v1.CoordinatorResult
+	15, // 1: coordsvc.v1.FindCoordinatorsRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 2: coordsvc.v1.FindCoordinatorsResponse.results:type_name -> coordsvc.v1.CoordinatorResult
 	0,  // 3: coordsvc.v1.GetCoordinatorRequest.key_type:type_name -> coordsvc.v1.KeyType
-	13, // 4: coordsvc.v1.GetCoordinatorRequest.timeout:type_name -> google.protobuf.Duration
-	5,  // 5: coordsvc.v1.GetCoordinatorResponse.result:type_name -> coordsvc.v1.CoordinatorResult
-	6,  // 6: coordsvc.v1.CoordinatorResult.coordinator:type_name -> coordsvc.v1.Coordinator
-	7,  // 7: coordsvc.v1.CoordinatorResult.error:type_name -> coordsvc.v1.LookupError
-	10, // 8: coordsvc.v1.ListBrokersResponse.brokers:type_name -> coordsvc.v1.Broker
-	11, // 9: coordsvc.v1.Broker.last_error:type_name -> coordsvc.v1.BrokerError
-	12, // 10: coordsvc.v1.Broker.connections:type_name -> coordsvc.v1.BrokerConnections
-	14, // 11: coordsvc.v1.BrokerError.time:type_name -> google.protobuf.Timestamp
-	1,  // 12: coordsvc.v1.CoordinatorService.FindCoordinators:input_type -> coordsvc.v1.FindCoordinatorsRequest
-	3,  // 13: coordsvc.v1.CoordinatorService.GetCoordinator:input_type -> coordsvc.v1.GetCoordinatorRequest
-	8,  // 14: coordsvc.v1.CoordinatorService.ListBrokers:input_type -> coordsvc.v1.ListBrokersRequest
-	2,  // 15: coordsvc.v1.CoordinatorService.FindCoordinators:output_type -> coordsvc.v1.FindCoordinatorsResponse
-	4,  // 16: coordsvc.v1.CoordinatorService.GetCoordinator:output_type -> coordsvc.v1.GetCoordinatorResponse
-	9,  // 17: coordsvc.v1.CoordinatorService.ListBrokers:output_type -> coordsvc.v1.ListBrokersResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	15, // 4: coordsvc.v1.GetCoordinatorRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 5: coordsvc.v1.GetCoordinatorResponse.result:type_name -> coordsvc.v1.CoordinatorResult
+	7,  // 6: coordsvc.v1.CoordinatorResult.coordinator:type_name -> coordsvc.v1.Coordinator
+	8,  // 7: coordsvc.v1.CoordinatorResult.error:type_name -> coordsvc.v1.LookupError
+	11, // 8: coordsvc.v1.ListBrokersResponse.brokers:type_name -> coordsvc.v1.Broker
+	13, // 9: coordsvc.v1.Broker.last_error:type_name -> coordsvc.v1.BrokerError
+	14, // 10: coordsvc.v1.Broker.connections:type_name -> coordsvc.v1.BrokerConnections
+	1,  // 11: coordsvc.v1.Broker.state:type_name -> coordsvc.v1.BrokerState
+	12, // 12: coordsvc.v1.Broker.find_coordinator_range:type_name -> coordsvc.v1.VersionRange
+	12, // 13: coordsvc.v1.Broker.api_versions_range:type_name -> coordsvc.v1.VersionRange
+	15, // 14: coordsvc.v1.Broker.reauthenticates_in:type_name -> google.protobuf.Duration
+	16, // 15: coordsvc.v1.BrokerError.time:type_name -> google.protobuf.Timestamp
+	2,  // 16: coordsvc.v1.CoordinatorService.FindCoordinators:input_type -> coordsvc.v1.FindCoordinatorsRequest
+	4,  // 17: coordsvc.v1.CoordinatorService.GetCoordinator:input_type -> coordsvc.v1.GetCoordinatorRequest
+	9,  // 18: coordsvc.v1.CoordinatorService.ListBrokers:input_type -> coordsvc.v1.ListBrokersRequest
+	3,  // 19: coordsvc.v1.CoordinatorService.FindCoordinators:output_type -> coordsvc.v1.FindCoordinatorsResponse
+	5,  // 20: coordsvc.v1.CoordinatorService.GetCoordinator:output_type -> coordsvc.v1.GetCoordinatorResponse
+	10, // 21: coordsvc.v1.CoordinatorService.ListBrokers:output_type -> coordsvc.v1.ListBrokersResponse
+	19, // [19:22] is the sub-list for method output_type
+	16, // [16:19] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_coordsvc_v1_coordinators_proto_init() }
@@ -1044,8 +1230,8 @@ func file_coordsvc_v1_coordinators_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordsvc_v1_coordinators_proto_rawDesc), len(file_coordsvc_v1_coordinators_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   12,
+			NumEnums:      2,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

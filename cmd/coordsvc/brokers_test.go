@@ -1,0 +1,46 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/kafkatest"
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+func TestBrokers(t *testing.T) {
+	stubs := kafkatest.NewStubs(t, 3, kafkatest.StubConfig{})
+	stubs[1].SetAPI(kafkawire.APIKeyFindCoordinator, kafkawire.VersionRange{Min: 0, Max: 3})
+	seed := kafkatest.Addrs(stubs[0])[0]
+
+	got := coordsvc(t, "brokers", "--kafka-brokers", seed, "-o", "json")
+	require.Equal(t, exitOK, got.code, got.err)
+	var list coordsvcv1.ListBrokersResponse
+	require.NoError(t, protojson.Unmarshal([]byte(got.out), &list))
+	require.Len(t, list.GetBrokers(), 3)
+	for i, b := range list.GetBrokers() {
+		want := int32(6)
+		if i == 1 {
+			want = 3
+		}
+		require.EqualValues(t, i+1, b.GetNodeId())
+		require.Equal(t, coordsvcv1.BrokerState_BROKER_STATE_UP, b.GetState())
+		require.Equal(t, want, b.GetFindCoordinatorVersion())
+		require.Equal(t, want, b.GetFindCoordinatorRange().GetMax())
+		require.NotNil(t, b.GetApiVersionsRange())
+	}
+
+	stubs[2].Down()
+	got = coordsvc(t, "brokers", "--kafka-brokers", seed)
+	require.Equal(t, exitFailed, got.code, "one is down")
+	require.Regexp(t, `2 +\S+ +up +v3 of 0-3`, got.out)
+	require.Regexp(t, `3 +\S+ +down +- +- +- +0 +BROKER_UNREACHABLE: .*refused`, got.out)
+
+	stubs[0].Down()
+	got = coordsvc(t, "brokers", "--kafka-brokers", seed, "--timeout", "1s")
+	require.Equal(t, exitUnreachable, got.code, "none is up")
+	require.Contains(t, got.out, "refused")
+}

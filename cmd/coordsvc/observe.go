@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/coordsvc/coordsvc/internal/config"
+	"github.com/coordsvc/coordsvc/internal/server"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
+	"github.com/coordsvc/coordsvc/pool"
+	"github.com/coordsvc/coordsvc/service"
+)
+
+// observation is what shows a running service to those who run it. It is nil in
+// commands that serve nothing, whose methods then do nothing.
+type observation struct {
+	metrics *telemetry.Metrics
+	tracing *telemetry.Tracing // nil: off
+}
+
+// observe begins the observation, and returns the logger to use from then on.
+func observe(settings *config.Settings, logger *slog.Logger) (*observation, *slog.Logger, error) {
+	build := thisBuild()
+	o := &observation{metrics: telemetry.NewMetrics(telemetry.Build{Version: build.version, Commit: build.commit})}
+	if settings.Tracing.Endpoint == "" {
+		return o, logger, nil
+	}
+	logger = slog.New(telemetry.LogTraces(logger.Handler()))
+	tracing, err := telemetry.NewTracing(telemetry.TracingConfig{
+		Endpoint:    settings.Tracing.Endpoint,
+		SampleRatio: settings.Tracing.SampleRatio,
+		Version:     build.version,
+		Logger:      logger,
+	})
+	if err != nil {
+		return nil, nil, failf(exitUsage, "%s", err)
+	}
+	o.tracing = tracing
+	return o, logger, nil
+}
+
+// watchFinder has the finder tell what it does.
+func (o *observation) watchFinder(cfg *service.FinderConfig) {
+	if o == nil {
+		return
+	}
+	cfg.Observer = o.metrics
+	if o.tracing != nil { // a nil *Tracing would be no nil Tracer
+		cfg.Tracer = o.tracing
+	}
+}
+
+// collect makes metrics of what the parts count themselves.
+func (o *observation) collect(cluster *pool.Cluster, finder *service.Finder, srv *server.Server) {
+	if o == nil {
+		return
+	}
+	sources := telemetry.Sources{Pool: cluster.Stats, Brokers: cluster.Brokers, Finder: finder.Stats}
+	if _, ok := srv.Certificate(); ok {
+		sources.Certificates = func() []telemetry.Certificate {
+			c, _ := srv.Certificate()
+			return []telemetry.Certificate{{Name: "server", NotAfter: c.NotAfter}}
+		}
+	}
+	o.metrics.Collect(sources)
+}
+
+// show has the server show what there is to see.
+func (o *observation) show(cfg *server.Config, loaded *config.Loaded) error {
+	var settings bytes.Buffer
+	if err := settingsJSON(&settings, loaded.Entries()); err != nil {
+		return err
+	}
+	cfg.Metrics, cfg.Tracing = o.metrics, o.tracing
+	cfg.Settings = settings.Bytes()
+	cfg.Pprof = loaded.Admin.Pprof
+	return nil
+}
+
+// flushTimeout is what delivering the last spans may take.
+const flushTimeout = 3 * time.Second
+
+// close delivers the last spans. It comes after the calls and the lookups have ended.
+func (o *observation) close(logger *slog.Logger) {
+	if o == nil || o.tracing == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := o.tracing.Close(ctx); err != nil {
+		logger.Warn("stopping: the last traces were not delivered", "error", err)
+	}
+}
