@@ -71,6 +71,14 @@ test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's pack
 bench-codec: ## Time the wire layer beside kmsg
 	go test -run '^$$' -bench . -benchmem ./kafkawire
 
+.PHONY: bench
+bench: ## Measure coordsvc beside kadm, kgo and the rest, and write docs/performance.md (Java, Maven; 12 min)
+	cd bench && go run . -o ../docs/performance.md $(BENCHFLAGS)
+
+.PHONY: bench-smoke
+bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wrong answer, never for a time
+	cd bench && go vet . && go run . -smoke >/dev/null
+
 .PHONY: generate
 generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs
 	$(BUF) generate
