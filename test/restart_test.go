@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,7 +92,7 @@ func TestRestarts(t *testing.T) {
 	for i := range restarts {
 		old := instances[i%2]
 		old.stop(t)
-		same := append(flags, "--grpc-address", old.addresses["gRPC"], "--http-address", old.addresses["REST"], "--admin-address", old.addresses["admin"])
+		same := append(slices.Clone(flags), "--grpc-address", old.addresses["gRPC"], "--http-address", old.addresses["REST"], "--admin-address", old.addresses["admin"])
 		instances[i%2] = serve(t, fake.ListenAddrs(), same...)
 		instances[i%2].ready(t)
 		// minReadySeconds, as it were: the other goes once callers have found this one.
@@ -143,8 +144,9 @@ func followREST(t *testing.T, instances []*process) *restFollower {
 }
 
 func (f *restFollower) post(ctx context.Context, keys []string) (where string, status int, err error) {
-	for range f.addresses {
-		i := int(f.next.Add(1)) % len(f.addresses)
+	first := int(f.next.Add(1))
+	for k := range f.addresses {
+		i := (first + k) % len(f.addresses)
 		if !f.ready[i].Load() {
 			continue
 		}

@@ -184,7 +184,7 @@ func TestConnectionAge(t *testing.T) {
 	reused := func() bool {
 		var info httptrace.GotConnInfo
 		trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }}
-		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), "GET", "http://"+r.HTTPAddr().String()+"/v1/brokers", nil)
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, "http://"+r.HTTPAddr().String()+"/v1/brokers", nil)
 		require.NoError(t, err)
 		resp, err := r.http.Do(req)
 		require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestSlowHeaders(t *testing.T) {
 func BenchmarkOverload(b *testing.B) {
 	cfg := DefaultConfig()
 	cfg.MaxCallsInFlight = 1
-	s, err := New(cfg, &fakeService{}, func() bool { return true }, slog.New(slog.NewJSONHandler(io.Discard, nil)))
+	s, err := New(cfg, &fakeService{}, func() bool { return true }, slog.New(slog.NewJSONHandler(io.Discard, nil))) //nolint:sloglint // the line that is logged counts
 	require.NoError(b, err)
 	b.Cleanup(s.drain.endStreams)
 	require.NoError(b, s.inFlight.enter())
