@@ -57,6 +57,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
 	  done; done
 
+.PHONY: simulation
+SEEDS ?= 2000
+simulation: ## Play SEEDS (2000) simulated plans, or replay one: SEED=N
+	go test ./internal/simulation -run TestSimulation $(if $(SEED),-seed=$(SEED) -v,-simulation.seeds=$(SEEDS)) -count=1
+
 .PHONY: test-alerts
 test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's package prometheus)
 	$(PROMTOOL) check rules deploy/prometheus/coordsvc.rules.yaml
@@ -65,6 +70,14 @@ test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's pack
 .PHONY: bench-codec
 bench-codec: ## Time the wire layer beside kmsg
 	go test -run '^$$' -bench . -benchmem ./kafkawire
+
+.PHONY: bench
+bench: ## Measure coordsvc beside kadm, kgo and the rest, and write docs/performance.md (Java, Maven; 12 min)
+	cd bench && go run . -o ../docs/performance.md $(BENCHFLAGS)
+
+.PHONY: bench-smoke
+bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wrong answer, never for a time
+	cd bench && go vet . && go run . -smoke >/dev/null
 
 .PHONY: generate
 generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs

@@ -7,7 +7,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -47,6 +49,8 @@ func (q *queue) fly() {
 	q.dispatch()
 	q.mu.Unlock()
 
+	m := flightMemories.Get().(*flightMemory)
+	defer m.giveBack()
 	var results []Result
 	again := false // whether to retry at once
 	switch {
@@ -54,7 +58,7 @@ func (q *queue) fly() {
 		results = repeat(acquireFailure(err), len(asks))
 	case len(asks) > 0:
 		batch, done := q.f.batch(calls, q.keyType, len(asks))
-		results, again = q.exchange(batch, lease, asks, patience)
+		results, again = q.exchange(batch, lease, asks, patience, m)
 		done(results)
 	}
 	if lease != nil {
@@ -98,7 +102,7 @@ func (q *queue) patience(asks []*ask) time.Duration {
 // exchange asks the broker for the keys of the asks and returns an outcome for
 // each; again says that nothing but the connection failed, which may have been
 // idle for long, so that another should be tried at once.
-func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, patience time.Duration) (results []Result, again bool) {
+func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, patience time.Duration, m *flightMemory) (results []Result, again bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			q.f.cfg.Logger.Error("a batch panicked", "key_type", q.keyType.String(), "keys", len(asks),
@@ -112,7 +116,7 @@ func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, pa
 	v := lease.FindCoordinatorVersion()
 	var err error
 	if v >= batchVersion {
-		results, err = q.exchangeBatch(ctx, lease, asks, v)
+		results, err = q.exchangeBatch(ctx, lease, asks, v, m)
 		if err == nil && oneKeyMayHaveFailedAll(results) {
 			results, err = q.exchangeSingles(ctx, lease, asks, v)
 		}
@@ -141,18 +145,44 @@ func dropLostSession(lease *pool.Lease, results []Result) bool {
 }
 
 // exchangeBatch asks for all keys in one request.
-func (q *queue) exchangeBatch(ctx context.Context, lease *pool.Lease, asks []*ask, v kafkawire.Version) ([]Result, error) {
-	keys := make([]string, len(asks))
-	for i, a := range asks {
-		keys[i] = a.key
+func (q *queue) exchangeBatch(ctx context.Context, lease *pool.Lease, asks []*ask, v kafkawire.Version, m *flightMemory) ([]Result, error) {
+	m.keys = m.keys[:0]
+	for _, a := range asks {
+		m.keys = append(m.keys, a.key)
 	}
-	req := &kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: keys}
-	resp := &kafkawire.FindCoordinatorResponse{}
-	_, err := q.send(ctx, lease, len(keys), []kafkawire.Request{req}, []kafkawire.Response{resp}, v, 1)
+	req := &kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: m.keys}
+	_, err := q.send(ctx, lease, len(m.keys), []kafkawire.Request{req}, []kafkawire.Response{&m.answer}, v, 1)
 	if err != nil {
+		m.answer = kafkawire.FindCoordinatorResponse{} // it may be half filled
 		return nil, err
 	}
-	return match(keys, resp.Coordinators, v, lease.Addr(), hosts{}), nil
+	m.results = match(m.results, m.keys, m.answer.Coordinators, v, lease.Addr(), hosts{})
+	return m.results, nil
+}
+
+// flightMemory is what a flight needs until its outcomes are handed over: none of it
+// is seen by callers, so the next flight uses it again.
+type flightMemory struct {
+	keys    []string
+	answer  kafkawire.FindCoordinatorResponse
+	results []Result
+}
+
+var flightMemories = sync.Pool{New: func() any { return new(flightMemory) }}
+
+// keptRows bounds what is kept: chunks have 500 keys unless set otherwise, and a
+// broker may answer more rows than it was asked for.
+const keptRows = 1 << 10
+
+// giveBack lets go of all keys and answers.
+func (m *flightMemory) giveBack() {
+	if cap(m.keys) > keptRows || cap(m.answer.Coordinators) > keptRows {
+		return
+	}
+	clear(m.keys)
+	clear(m.answer.Coordinators)
+	clear(m.results)
+	flightMemories.Put(m)
 }
 
 // exchangeSingles asks for each key in a request of its own, pipelined. On an
@@ -168,22 +198,22 @@ func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*
 		reqs[i], resps[i] = &reqBodies[i], &respBodies[i]
 	}
 	done, err := q.send(ctx, lease, n, reqs, resps, v, q.f.cfg.PipelineWindow)
-	results := make([]Result, 0, n)
+	results := make([]Result, n)
 	known := hosts{}
 	for i := range done {
 		rows := respBodies[i].Coordinators
 		if v < batchVersion && len(rows) == 1 {
 			rows[0].Key = keys[i] // these versions do not repeat the key
 		}
-		results = append(results, match(keys[i:i+1], rows, v, lease.Addr(), known)...)
+		match(results[i:i:i+1], keys[i:i+1], rows, v, lease.Addr(), known)
 	}
-	return results, err
+	return results[:done], err
 }
 
-// match finds the row of each key. Apache Kafka answers in the order asked; others
+// match finds the row of each key, and writes the outcomes over old. Apache Kafka answers in the order asked; others
 // may not, so the key decides. A missing row is an outcome too.
-func match(keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string, known hosts) []Result {
-	results := make([]Result, len(keys))
+func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string, known hosts) []Result {
+	results := slices.Grow(old[:0], len(keys))[:len(keys)]
 	var misplaced map[string]int // by key, its index; not by row, of which there may be any number
 	for i, key := range keys {
 		if i < len(rows) && rows[i].Key == key {
@@ -326,7 +356,7 @@ func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask)
 // furtherAsks is how many more brokers are asked where an outcome that is final says
 // nothing of the key, but something of the broker or the connection that was asked;
 // what the last of them says holds.
-func furtherAsks(e *LookupError) int {
+func furtherAsks(e *LookupError) int16 {
 	switch {
 	case e.Reason == ReasonNotAKafkaBroker, e.Reason == ReasonTLSFailed, e.Reason == ReasonSASLFailed:
 		return 2 // it did speak Kafka when the connection was made: it fell ill since, and others may be well
@@ -373,7 +403,7 @@ func (q *queue) retry(asks []*ask, again bool) {
 }
 
 // backoff is the pause before the retry after so many earlier ones.
-func backoff(attempt int) time.Duration {
+func backoff(attempt int32) time.Duration {
 	d := retryCap
 	if attempt < 4 {
 		d = min(retryCap, retryBase<<attempt)

@@ -13,7 +13,7 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 	f := NewFinder(nil, FinderConfig{})
 	q := f.queues[kafkawire.KeyTypeGroup]
 	asks := []*ask{{key: "a"}, {key: "b"}}
-	results, again := q.exchange(t.Context(), nil, asks, time.Second) // there is no connection to use
+	results, again := q.exchange(t.Context(), nil, asks, time.Second, new(flightMemory)) // there is no connection to use
 	require.False(t, again)
 	require.Len(t, results, 2)
 	for _, r := range results {
@@ -25,7 +25,7 @@ func TestBackoffDoublesToItsCapWithinAFifth(t *testing.T) {
 	for attempt, millis := range []int{100, 200, 400, 800, 1000, 1000, 1000} {
 		want := time.Duration(millis) * time.Millisecond
 		for range 100 {
-			d := backoff(attempt)
+			d := backoff(int32(attempt))
 			require.GreaterOrEqual(t, d, want*8/10)
 			require.LessOrEqual(t, d, want*12/10)
 		}

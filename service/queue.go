@@ -55,12 +55,12 @@ type ask struct {
 	waiters []waiter
 	// one is where the first waiter lives: most asks have no second.
 	one [1]waiter
+	// attempt counts the answers that were retriable.
+	attempt int32
+	// askedAnew counts the further brokers asked, see furtherAsks.
+	askedAnew int16
 	// open says that the ask is in queue.open, waiting to be written.
 	open bool
-	// attempt counts the answers that were retriable.
-	attempt int
-	// askedAnew counts the further brokers asked, see furtherAsks.
-	askedAnew int
 }
 
 // A waiter is a place in a caller's results.

@@ -21,8 +21,8 @@ type Result struct {
 
 // Coordinator is a broker as it advertises itself on the listener that was asked.
 type Coordinator struct {
-	NodeID int32
 	Host   string
+	NodeID int32
 	Port   int32
 }
 

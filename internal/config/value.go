@@ -26,10 +26,10 @@ func (s *Setting) Type() string {
 		return "boolean"
 	case *int:
 		return "integer"
-	case *Size:
-		return "size"
 	case *float64:
 		return "number"
+	case *Size:
+		return "size"
 	case *time.Duration:
 		return "duration"
 	case *[]string:
@@ -58,10 +58,10 @@ func (s *Setting) assign(dst *Settings, value raw) error {
 		*field = parsed.(bool)
 	case *int:
 		*field = parsed.(int)
-	case *Size:
-		*field = parsed.(Size)
 	case *float64:
 		*field = parsed.(float64)
+	case *Size:
+		*field = parsed.(Size)
 	case *time.Duration:
 		*field = parsed.(time.Duration)
 	case *[]string:
@@ -83,10 +83,10 @@ func parse(field any, value raw) (any, error) {
 		return parseBool(value.text)
 	case *int:
 		return parseInt(value.text)
-	case *Size:
-		return parseSize(value.text)
 	case *float64:
 		return parseNumber(value.text)
+	case *Size:
+		return parseSize(value.text)
 	case *time.Duration:
 		return parseDuration(value.text)
 	default:
@@ -162,10 +162,10 @@ func (s *Setting) format(from *Settings) string {
 		return strconv.FormatBool(*field)
 	case *int:
 		return strconv.Itoa(*field)
-	case *Size:
-		return field.String()
 	case *float64:
 		return strconv.FormatFloat(*field, 'g', -1, 64)
+	case *Size:
+		return field.String()
 	case *time.Duration:
 		return formatDuration(*field)
 	case *[]string:

@@ -167,6 +167,9 @@ func (w *world) judgeEarly(c *call, r *service.Result) {
 		return
 	}
 	n := w.plan.recovery()
+	if !strings.HasPrefix(r.Err.Detail, "acquire: ") { // nothing had to be dialled or found out
+		n = 2 * time.Second
+	}
 	switch r.Err.Reason {
 	case service.ReasonUnsupportedKeyType, service.ReasonNotAKafkaBroker, "UNSUPPORTED_VERSION":
 		for _, bp := range w.plan.bootstrapBrokers() {

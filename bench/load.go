@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// load is callers who ask one question after the other, each of so many keys.
+type load struct {
+	callers, keys int
+	duration      time.Duration
+}
+
+// leastCalls of each caller are made, however long they take.
+const leastCalls = 2
+
+// contender is one way to learn coordinators.
+type contender struct {
+	name   string
+	ask    asker
+	server *server       // nil where the callers ask Kafka themselves
+	count  *requestCount // of those; nil where requests are not counted
+	stop   func()
+}
+
+// figures are what a round found, by figure.
+type figures map[figure]float64
+
+type figure string
+
+const (
+	keysPerSecond figure = "keys/s"
+	p50           figure = "p50, ms"
+	p99           figure = "p99, ms"
+	serverCPU     figure = "service CPU, µs a key"
+	brokersCPU    figure = "brokers' CPU, µs a key"
+	requestsPer   figure = "FindCoordinator requests a key"
+	peakMemory    figure = "memory, MiB"
+)
+
+// cluster is what the contenders ask.
+type cluster struct {
+	name      string
+	bootstrap []string
+	batched   bool  // takes many keys a request
+	pids      []int // of the brokers; none for stubs, which are part of this process
+	keyset    *keyset
+	stop      func()
+}
+
+// run puts a load on a contender and measures.
+func run(c *cluster, x *contender, l load, keys *keyset) (figures, error) {
+	runtime.GC() // of what others left
+	before, err := c.meter(x)
+	if err != nil {
+		return nil, err
+	}
+	if x.server != nil {
+		if err := forgetPeak(x.server.cmd.Process.Pid); err != nil {
+			return nil, err
+		}
+	}
+	begin := time.Now()
+	took, err := x.drive(l, keys)
+	elapsed := time.Since(begin)
+	if err != nil {
+		return nil, fmt.Errorf("%s asked by %d callers for %d keys a call: %w", x.name, l.callers, l.keys, err)
+	}
+	after, err := c.meter(x)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(took)
+	n := float64(len(took) * l.keys)
+	f := figures{
+		keysPerSecond: n / elapsed.Seconds(),
+		p50:           ms(took[len(took)/2]),
+		p99:           ms(took[len(took)*99/100]),
+	}
+	for what, value := range after {
+		f[what] = (value - before[what]) / n
+	}
+	if x.server != nil {
+		if f[peakMemory], err = memory(x.server.cmd.Process.Pid, residentPeak); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// meter reads what only grows.
+func (c *cluster) meter(x *contender) (figures, error) {
+	f := figures{}
+	if x.server != nil {
+		used, err := cpuTime(x.server.cmd.Process.Pid)
+		if err != nil {
+			return nil, err
+		}
+		f[serverCPU] = float64(used) / float64(time.Microsecond)
+	}
+	for _, pid := range c.pids {
+		used, err := cpuTime(pid)
+		if err != nil {
+			return nil, err
+		}
+		f[brokersCPU] += float64(used) / float64(time.Microsecond)
+	}
+	switch {
+	case x.count != nil:
+		f[requestsPer] = float64(x.count.Load())
+	case x.server != nil && x.server.countsRequests():
+		n, err := x.server.requests()
+		if err != nil {
+			return nil, err
+		}
+		f[requestsPer] = n
+	}
+	return f, nil
+}
+
+// drive has the callers ask, and returns how long each call took.
+func (x *contender) drive(l load, keys *keyset) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.duration+time.Minute)
+	defer cancel()
+	var over atomic.Bool
+	timer := time.AfterFunc(l.duration, func() { over.Store(true) })
+	defer timer.Stop()
+	took := make([][]time.Duration, l.callers)
+	var mu sync.Mutex
+	var failed error
+	var callers sync.WaitGroup
+	for i := range l.callers {
+		callers.Go(func() {
+			for n := 0; n < leastCalls || !over.Load(); n++ {
+				q := keys.question(i, l.callers, n, l.keys)
+				begin := time.Now()
+				if err := x.ask(ctx, i, q); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					if failed == nil {
+						failed = err
+					}
+					over.Store(true)
+					return
+				}
+				took[i] = append(took[i], time.Since(begin))
+			}
+		})
+	}
+	callers.Wait()
+	return slices.Concat(took...), failed
+}
+
+// results are what rounds found, by contender and figure.
+type results map[*contender]map[figure]series
+
+func (r results) of(x *contender, f figure) series { return r[x][f] }
+
+// compare lets the contenders take turns, rounds times, after a turn each to warm up.
+func (b *bench) compare(what string, c *cluster, l load, keys *keyset, contenders ...*contender) (results, error) {
+	b.progress("%s, %s", what, c.name)
+	warm := l
+	warm.duration = b.warm
+	for _, x := range contenders {
+		if _, err := run(c, x, warm, keys); err != nil {
+			return nil, err
+		}
+	}
+	all := results{}
+	for round := range b.rounds {
+		for i := range contenders {
+			x := contenders[(i+round)%len(contenders)]
+			f, err := run(c, x, l, keys)
+			if err != nil {
+				return nil, err
+			}
+			if all[x] == nil {
+				all[x] = map[figure]series{}
+			}
+			for what, value := range f {
+				all[x][what] = append(all[x][what], value)
+			}
+		}
+	}
+	return all, nil
+}

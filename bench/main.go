@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// The kernel kills a child when the thread that started it ends, so children are
+// started in the main goroutine, on the main thread, which ends last.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == "serve" {
+		exitOn(runContender(os.Args[2], strings.Split(os.Args[3], ",")))
+		return
+	}
+	b := &bench{report: newReport()}
+	smoke := flag.Bool("smoke", false, "do everything for a moment, on stub brokers")
+	out := flag.String("o", "", "file to write the report to")
+	rows := flag.String("rows", "", "comma-separated numbers of the rows to measure; all if empty")
+	flag.StringVar(&b.root, "root", "..", "folder of the coordsvc module")
+	flag.IntVar(&b.rounds, "rounds", 5, "how often each contender is measured")
+	flag.DurationVar(&b.duration, "duration", 1200*time.Millisecond, "of one measurement")
+	flag.StringVar(&b.report.note, "note", "", "sentence about this run, for the report")
+	flag.Parse()
+	b.warm = b.duration / 2
+	b.jvmWarm = 6 * time.Second
+	if *smoke {
+		b.smoke, b.rounds, b.duration, b.warm, b.jvmWarm = true, 1, 50*time.Millisecond, time.Millisecond, 0
+	}
+	if *rows != "" {
+		b.only = strings.Split(*rows, ",")
+	}
+	exitOn(b.run(context.Background()))
+	fmt.Println(b.report.table())
+	if *out != "" {
+		exitOn(os.WriteFile(*out, []byte(b.report.document()), 0o644))
+	}
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is one run.
+type bench struct {
+	root     string
+	smoke    bool
+	only     []string
+	rounds   int
+	duration time.Duration
+	warm     time.Duration
+	jvmWarm  time.Duration
+	program  string // the coordsvc binary
+	report   *report
+	began    time.Time
+}
+
+func (b *bench) progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%4.0fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (b *bench) wants(row string) bool {
+	if len(b.only) == 0 {
+		return true
+	}
+	for _, o := range b.only {
+		if o == row {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *bench) run(ctx context.Context) error {
+	b.began = time.Now()
+	dir, err := os.MkdirTemp("", "coordsvc-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b.program = filepath.Join(dir, "coordsvc")
+	build := exec.Command("go", "build", "-C", b.root, "-trimpath", "-o", b.program, "./cmd/coordsvc")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build coordsvc: %w\n%s", err, out)
+	}
+	for _, part := range []struct {
+		row string
+		run func() error
+	}{
+		{"1", b.codec},
+		{"234", func() error { return b.onBatched(ctx) }},
+		{"4", func() error { return b.onPerKey(ctx) }},
+		{"45", b.onStub},
+		{"6", b.scale},
+		{"7", b.memory},
+	} {
+		wanted := false
+		for _, r := range part.row {
+			wanted = wanted || b.wants(string(r))
+		}
+		if !wanted {
+			continue
+		}
+		if err := part.run(); err != nil {
+			return err
+		}
+	}
+	b.report.took = time.Since(b.began)
+	return nil
+}

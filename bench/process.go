@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuTime is the CPU time that a process has used, all its threads together, to the
+// nanosecond: /proc/PID/stat counts in steps of 10 ms.
+func cpuTime(pid int) (time.Duration, error) {
+	const cpuClockSched = 2 // of the process with this id, see MAKE_PROCESS_CPUCLOCK in the kernel
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|cpuClockSched), &ts); err != nil { //nolint:gosec // pids have 22 bits
+		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// memory is what a process holds resident, in MiB: now, or at its peak since forgetPeak.
+func memory(pid int, field string) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("no %s in the status of process %d", field, pid)
+}
+
+const (
+	residentNow  = "VmRSS"
+	residentPeak = "VmHWM"
+)
+
+// forgetPeak makes the peak begin at what is resident now.
+func forgetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
+// server is a process that answers callers.
+type server struct {
+	name       string
+	cmd        *exec.Cmd
+	stdin      io.WriteCloser
+	stdout     *bufio.Reader
+	grpc, rest string
+
+	mu   sync.Mutex
+	said bytes.Buffer // the end of its stderr
+}
+
+// start runs a program that ends when its stdin does, or when this one does.
+// It must be called in the main goroutine, see main.
+func start(name string, argv ...string) (*server, error) {
+	s := &server{name: name, cmd: exec.Command(argv[0], argv[1:]...)}
+	s.cmd.Stderr = s
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.cmd.Env = cleanEnviron()
+	var err error
+	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.stdout = bufio.NewReader(stdout)
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// cleanEnviron is the environment without settings of coordsvc.
+func cleanEnviron() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "COORDSVC_") {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// Write takes what the process says on stderr.
+func (s *server) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said.Len() < 64<<10 {
+		s.said.Write(p)
+	}
+	return len(p), nil
+}
+
+func (s *server) log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.said.String()
+}
+
+// startCoordsvc runs the binary with its default settings but for flags.
+func startCoordsvc(program string, bootstrap []string, flags ...string) (*server, error) {
+	ports, err := freeAddresses(3)
+	if err != nil {
+		return nil, err
+	}
+	argv := append([]string{
+		program, "serve", "--kafka-brokers", strings.Join(bootstrap, ","),
+		"--grpc-address", ports[0], "--http-address", ports[1], "--admin-address", ports[2],
+	}, flags...)
+	s, err := start("coordsvc", argv...)
+	if err != nil {
+		return nil, err
+	}
+	s.grpc, s.rest = ports[0], ports[1]
+	if err := s.await(func() error { return getOK("http://" + ports[2] + "/readyz") }); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// freeAddresses are addresses that nobody listens on, for a program that does not
+// say which it took.
+func freeAddresses(n int) ([]string, error) {
+	var list []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // not before all are chosen: they must differ
+		list = append(list, l.Addr().String())
+	}
+	return list, nil
+}
+
+// startContender runs this program as one of the other services.
+func startContender(kind string, bootstrap []string) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(kind, self, "serve", kind, strings.Join(bootstrap, ","))
+	if err != nil {
+		return nil, err
+	}
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		s.stop()
+		return nil, fmt.Errorf("%s did not start: %w: %s", kind, err, s.log())
+	}
+	s.grpc = strings.TrimSpace(line)
+	return s, nil
+}
+
+// requests asks a contender how many FindCoordinator requests it has sent.
+func (s *server) requests() (float64, error) {
+	if _, err := io.WriteString(s.stdin, "requests\n"); err != nil {
+		return 0, err
+	}
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(strings.TrimSpace(line), 64)
+}
+
+func (s *server) await(ready func() error) error {
+	const patience = 30 * time.Second
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		if time.Since(begin) > patience {
+			return fmt.Errorf("%s is not ready after %v: %w\n%s", s.name, patience, err, s.log())
+		}
+	}
+}
+
+func (s *server) stop() {
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+}
+
+// javaProcesses are the JVMs whose command line names a folder: a cluster's brokers.
+func javaProcesses(dir string) ([]int, error) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, file := range all {
+		line, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(line, []byte("kafka.Kafka\x00")) && bytes.Contains(line, []byte(dir)) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// countsRequests says whether requests works: not for the binary.
+func (s *server) countsRequests() bool { return s.rest == "" && s.name != noopService }
