@@ -144,8 +144,9 @@ func followREST(t *testing.T, instances []*process) *restFollower {
 }
 
 func (f *restFollower) post(ctx context.Context, keys []string) (where string, status int, err error) {
-	for range f.addresses {
-		i := int(f.next.Add(1)) % len(f.addresses)
+	first := int(f.next.Add(1))
+	for k := range f.addresses {
+		i := (first + k) % len(f.addresses)
 		if !f.ready[i].Load() {
 			continue
 		}

@@ -224,7 +224,7 @@ func TestSlowHeaders(t *testing.T) {
 func BenchmarkOverload(b *testing.B) {
 	cfg := DefaultConfig()
 	cfg.MaxCallsInFlight = 1
-	s, err := New(cfg, &fakeService{}, func() bool { return true }, slog.New(slog.DiscardHandler))
+	s, err := New(cfg, &fakeService{}, func() bool { return true }, slog.New(slog.NewJSONHandler(io.Discard, nil))) //nolint:sloglint // the line that is logged counts
 	require.NoError(b, err)
 	b.Cleanup(s.drain.endStreams)
 	require.NoError(b, s.inFlight.enter())
