@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -552,4 +553,28 @@ func requireLine(t *testing.T, origin Origin, lines int) {
 func TestPortsOfOthersDoNotClashWithOnesOwn(t *testing.T) {
 	_, err := Load(Sources{Flags: parseFlags(t, table, "--admin-address=127.0.0.1:8080")})
 	require.NoError(t, err, "healthcheck asks a port and opens none")
+}
+
+func TestJSONSchemaDocumentation(t *testing.T) {
+	const path = "../../docs/coordsvc.schema.json"
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(JSONSchema()), 0o644))
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, JSONSchema() == string(text), "%s is not what the table says: run go test ./internal/config -update", path)
+
+	var schema struct {
+		Properties map[string]struct {
+			AdditionalProperties *bool
+			Properties           map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &schema))
+	require.Len(t, schema.Properties, len(Sections))
+	for name, section := range schema.Properties {
+		require.NotNil(t, section.AdditionalProperties, name)
+		require.False(t, *section.AdditionalProperties, "a misspelt key of %s must be refused", name)
+		require.NotEmpty(t, section.Properties, name)
+	}
 }

@@ -74,7 +74,8 @@ default. The file is named by ` + "`--config`" + ` or ` + "`COORDSVC_CONFIG`" + 
   one beats is checked too.
 - Variables that Kubernetes sets for a Service named coordsvc
   (` + "`COORDSVC_SERVICE_HOST`, `COORDSVC_PORT`" + ` and the like) are not settings and are left alone.
-- The file is read with plain keys and values only: no anchors, merges or tags.
+- The file is read with plain keys and values only: no anchors, merges or tags. Editors
+  and checks can use its JSON schema, [coordsvc.schema.json](coordsvc.schema.json).
 `
 
 const docsExample = `
