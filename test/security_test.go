@@ -378,7 +378,7 @@ func reauthentication(t *testing.T, s *secured) {
 		p.ready(t)
 		services = append(services, p)
 	}
-	end := time.Now().Add(15 * time.Second)
+	end := time.Now().Add(30 * time.Second)
 	var asked, failed atomic.Int64
 	var callers sync.WaitGroup
 	for _, p := range services {
