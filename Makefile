@@ -4,6 +4,7 @@ TOOLS := .tools
 BUF := $(TOOLS)/buf
 LINT := $(TOOLS)/golangci-lint
 TOOL_MODULES := protoc buf lint grpcurl
+OPENAPI := api/openapi/generated/coordsvc.swagger.json
 FUZZTIME ?= 20s
 PROMTOOL ?= promtool
 KAFKA_VERSIONS ?= 0.8.2.2,0.9.0.1,0.10.1.1,0.10.2.2,1.1.1,2.3.1,2.4.1,2.8.2,3.0.2,3.7.2,3.9.2,4.4.0
@@ -37,12 +38,29 @@ test-kafka: ## Run the tests on real Apache Kafka (Java, Maven; 12 min); KAFKA_V
 test-kafka-table: ## Ask all releases of Kafka, and write what came of it into README.md
 	KAFKATEST_REAL=1 KAFKATEST_REQUIRED=1 go test -count=1 -timeout 30m -run '^TestKafkaLookups$$' ./test -update-releases
 
+.PHONY: bench-rest
+bench-rest: ## Compare what a call costs by REST and by gRPC: twice at the most
+	COORDSVC_TEST_COST=1 go test -count=1 -v -run '^TestCostOfREST$$' ./test
+
+.PHONY: test-docs-page
+test-docs-page: ## Make a lookup from /docs in headless Chromium (CHROMIUM=chromium)
+	COORDSVC_TEST_CHROMIUM=$${CHROMIUM:-chromium} go test -count=1 -v -run '^TestDocsPage$$' ./test
+
+.PHONY: test-rest
+test-rest: build ## Have schemathesis (Python) search the REST API for answers that /openapi.json does not allow
+	bash tools/schemathesis/run
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@set -e; go list ./... | while read -r pkg; do \
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "$$f in $$pkg"; out=$$(go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $$pkg 2>&1) || { echo "$$out"; exit 1; }; \
 	  done; done
+
+.PHONY: simulation
+SEEDS ?= 2000
+simulation: ## Play SEEDS (2000) simulated plans, or replay one: SEED=N
+	go test ./internal/simulation -run TestSimulation $(if $(SEED),-seed=$(SEED) -v,-simulation.seeds=$(SEEDS)) -count=1
 
 .PHONY: test-alerts
 test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's package prometheus)
@@ -64,6 +82,7 @@ bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wro
 .PHONY: generate
 generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs
 	$(BUF) generate
+	sed -i 's/^      "description": "FindCoordinatorsRequest names keys of one type.",$$/&\n      "additionalProperties": false,/' $(OPENAPI) # the plugin has no option for it
 	go test -run 'Docs|Markdown|Documentation' ./internal/config ./service ./internal/telemetry -update
 
 .PHONY: check-generated

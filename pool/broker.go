@@ -166,6 +166,7 @@ func (b *broker) dialFailed(err error, now int64) {
 		pause = doubled(refusedBase, b.failures, tlsCap)
 	case SASLFailed:
 		pause = doubled(refusedBase, b.failures, saslCap)
+	default: // it may answer at any moment
 	}
 	b.retryAt = now + int64(jittered(pause))
 	if b.open() == 0 { // else it serves, and only refuses more connections

@@ -112,6 +112,7 @@ func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
 			a.key, a.open, a.waiters = key, true, a.one[:0]
 			q.open[key] = a
 		}
+		a.askedAnew = 0 // a caller who joins has spent none of its chances
 		// A joined ask takes this call's turn too: it must not wait for the
 		// far end of a longer call.
 		a.waiters = append(a.waiters, waiter{c, i})

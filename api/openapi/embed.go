@@ -5,5 +5,5 @@ import _ "embed"
 
 // JSON is the OpenAPI v2 document, generated from the .proto and its REST rules.
 //
-//go:embed coordsvc.swagger.json
+//go:embed generated/coordsvc.swagger.json
 var JSON []byte

@@ -74,6 +74,7 @@ func (o *observation) show(cfg *server.Config, loaded *config.Loaded) error {
 		return err
 	}
 	cfg.Metrics, cfg.Tracing = o.metrics, o.tracing
+	cfg.OnLimit = o.metrics.LimitMet
 	cfg.Settings = settings.Bytes()
 	cfg.Pprof = loaded.Admin.Pprof
 	return nil

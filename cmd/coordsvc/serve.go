@@ -6,6 +6,7 @@ import (
 
 	"github.com/coordsvc/coordsvc/internal/auth"
 	"github.com/coordsvc/coordsvc/internal/config"
+	"github.com/coordsvc/coordsvc/internal/memlimit"
 	"github.com/coordsvc/coordsvc/internal/reload"
 	"github.com/coordsvc/coordsvc/internal/server"
 )
@@ -39,6 +40,9 @@ func (c *serveCmd) Run(inv *invocation) error {
 		return err
 	}
 	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
+	if limit := memlimit.Set(); limit > 0 {
+		logger.Info("the container bounds memory: the heap is kept below nine tenths of that (set GOMEMLIMIT to choose)", "bytes", limit)
+	}
 	seen, logger, err := observe(&loaded.Settings, logger)
 	if err != nil {
 		return err
@@ -79,6 +83,9 @@ func serverConfig(settings *config.Settings) server.Config {
 	cfg.HTTPAddress = settings.HTTP.Address
 	cfg.AdminAddress = settings.Admin.Address
 	cfg.MaxTimeout = settings.Lookup.MaxTimeout
+	cfg.MaxCallsInFlight = settings.Limits.MaxCallsInFlight
+	cfg.MaxMessageBytes = int(settings.Limits.MaxMessageBytes)
+	cfg.MaxConnectionAge = settings.Limits.MaxConnectionAge
 	cfg.TLS = server.TLS{
 		Enabled:      settings.TLS.Enabled,
 		CertFile:     settings.TLS.CertFile,

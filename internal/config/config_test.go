@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 		Admin:    Admin{Listener: Listener{Address: ":8081"}},
 		TLS:      TLS{ClientAuth: "off"},
 		Auth:     Auth{OIDC: OIDC{ClockSkew: time.Minute}},
-		Limits:   Limits{MaxWaitingKeys: 1_000_000},
+		Limits:   Limits{MaxCallsInFlight: 2000, MaxMessageBytes: 8 << 20, MaxConnectionAge: 5 * time.Minute, MaxWaitingKeys: 1_000_000},
 		Log:      Log{Level: "info", Format: "text"},
 		Tracing:  Tracing{SampleRatio: 0.01},
 		Shutdown: Shutdown{DrainDelay: 5 * time.Second, DrainTimeout: 35 * time.Second},
@@ -79,7 +79,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, fields, 58)
+	require.Len(t, fields, 61)
 }
 
 func TestNames(t *testing.T) {
@@ -462,7 +462,7 @@ func TestEntries(t *testing.T) {
 	loaded, err := Load(Sources{Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1,b:2", "COORDSVC_POOL_MAX_IDLE_TIME=3600s"}})
 	require.NoError(t, err)
 	entries := loaded.Entries()
-	require.Len(t, entries, 58)
+	require.Len(t, entries, 61)
 	require.Equal(t, "kafka.brokers", entries[0].Path)
 	require.Equal(t, "a:1,b:2", entries[0].Value)
 	require.Equal(t, SourceEnv, entries[0].Origin.Source)

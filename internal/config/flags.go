@@ -124,6 +124,8 @@ func placeholder(s *Setting) string {
 		return strings.ToUpper(strings.ReplaceAll(s.Limit.Syntax, " ", ""))
 	case s.Type() == "duration":
 		return "TIME"
+	case s.Type() == "size":
+		return "SIZE"
 	case s.Type() == "integer" || s.Type() == "number":
 		return "N"
 	default:

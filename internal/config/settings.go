@@ -132,7 +132,10 @@ type Admin struct {
 
 // Limits bound what all callers together may ask of the service.
 type Limits struct {
-	MaxWaitingKeys int
+	MaxCallsInFlight int
+	MaxMessageBytes  Size
+	MaxConnectionAge time.Duration
+	MaxWaitingKeys   int
 }
 
 // Log says what is logged, and in which form.

@@ -29,7 +29,7 @@ type Setting struct {
 	Limit Limit
 
 	// field points to the place in the settings that holds the value: a *string,
-	// *bool, *int, *float64, *time.Duration or *[]string. Its type is the type of the setting.
+	// *bool, *int, *float64, *Size, *time.Duration or *[]string. Its type is the type of the setting.
 	field func(*Settings) any
 }
 
@@ -448,6 +448,30 @@ var table = []*Setting{
 		field: func(s *Settings) any { return &s.Auth.PolicyFile },
 	},
 
+	{
+		Path:    "limits.max-calls-in-flight",
+		Default: "2000",
+		Doc: "Calls of all callers together, of both protocols, that are answered at a time. " +
+			"What comes on top is refused with OVERLOADED, before its body is read.",
+		Limit: from(1, 1_000_000),
+		field: func(s *Settings) any { return &s.Limits.MaxCallsInFlight },
+	},
+	{
+		Path:    "limits.max-message-bytes",
+		Default: "8MiB",
+		Doc: "Size of a request at most, on both ports: a gRPC message, a REST body. " +
+			"8MiB has room for 10,000 keys of 800 bytes each.",
+		Limit: sizes(64<<10, 1<<30),
+		field: func(s *Settings) any { return &s.Limits.MaxMessageBytes },
+	},
+	{
+		Path:    "limits.max-connection-age",
+		Default: "5m",
+		Doc: "How long a caller's connection is used. Then the caller is asked to make another one, which loses no call: " +
+			"so callers find instances that are new.",
+		Limit: between(time.Second, 24*time.Hour),
+		field: func(s *Settings) any { return &s.Limits.MaxConnectionAge },
+	},
 	{
 		Path:    "limits.max-waiting-keys",
 		Default: "1000000",

@@ -17,7 +17,7 @@ type raw struct {
 	items []string
 }
 
-// Type names the type of the setting: text, boolean, integer, number, duration or list.
+// Type names the type of the setting: text, boolean, integer, number, size, duration or list.
 func (s *Setting) Type() string {
 	switch s.field(new(Settings)).(type) {
 	case *string:
@@ -28,6 +28,8 @@ func (s *Setting) Type() string {
 		return "integer"
 	case *float64:
 		return "number"
+	case *Size:
+		return "size"
 	case *time.Duration:
 		return "duration"
 	case *[]string:
@@ -58,6 +60,8 @@ func (s *Setting) assign(dst *Settings, value raw) error {
 		*field = parsed.(int)
 	case *float64:
 		*field = parsed.(float64)
+	case *Size:
+		*field = parsed.(Size)
 	case *time.Duration:
 		*field = parsed.(time.Duration)
 	case *[]string:
@@ -81,6 +85,8 @@ func parse(field any, value raw) (any, error) {
 		return parseInt(value.text)
 	case *float64:
 		return parseNumber(value.text)
+	case *Size:
+		return parseSize(value.text)
 	case *time.Duration:
 		return parseDuration(value.text)
 	default:
@@ -158,6 +164,8 @@ func (s *Setting) format(from *Settings) string {
 		return strconv.Itoa(*field)
 	case *float64:
 		return strconv.FormatFloat(*field, 'g', -1, 64)
+	case *Size:
+		return field.String()
 	case *time.Duration:
 		return formatDuration(*field)
 	case *[]string:

@@ -26,9 +26,9 @@ import (
 )
 
 // authenticate lets nobody through who may not call. Health is open to everybody:
-// it says what the admin port says. Only then is the request of a gRPC call taken
-// from the wire and decoded (decodeAfterAuth); that of a REST call is, as the
-// front has asked the gate before it read the body (front.admit).
+// it says what the admin port says. The request of a gRPC call is not decoded yet
+// (decodeAfterAuth), and of a REST call the front has asked the gate before it
+// read the body (front.admit).
 func authenticate(g *gate) step {
 	return step{
 		name: "auth",
@@ -44,13 +44,7 @@ func authenticate(g *gate) step {
 				return nil, refusalStatus(v.refused, nil)
 			}
 			note(ctx, v.caller)
-			if err := decodeNow(ctx); err != nil {
-				return nil, err
-			}
-			if err := g.authorize(v.caller, req); err != nil {
-				return nil, err
-			}
-			return handler(ctx, req)
+			return handler(context.WithValue(ctx, callerKey{}, v.caller), req)
 		},
 		streamStep: func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			if isOpen(info.FullMethod) {
@@ -62,6 +56,24 @@ func authenticate(g *gate) step {
 			}
 			note(ss.Context(), v.caller)
 			return handler(srv, ss)
+		},
+	}
+}
+
+type callerKey struct{}
+
+// policy refuses what this caller may not ask. It stands behind admission, where
+// the request is decoded.
+func policy(g *gate) step {
+	return step{
+		name: "validation",
+		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if caller, ok := ctx.Value(callerKey{}).(auth.Caller); ok {
+				if err := g.authorize(caller, req); err != nil {
+					return nil, err
+				}
+			}
+			return handler(ctx, req)
 		},
 	}
 }
@@ -136,8 +148,8 @@ func (l *lateRequest) later(into any) error {
 	return nil
 }
 
-// decodeAfterAuth has grpc-go hand each request to the chain empty; the auth step
-// fills it. Otherwise strangers could have requests read and decoded: millions of
+// decodeAfterAuth has grpc-go hand each request to the chain empty; the
+// admission step fills it. Otherwise strangers could have requests read and decoded: millions of
 // empty keys, two bytes each on the wire, sixteen in memory.
 func decodeAfterAuth(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 	late := *service
@@ -160,14 +172,18 @@ func decodeNow(ctx context.Context) error {
 	return late.decode(late.into)
 }
 
-// admit asks the gate before anything of the request is read but its head. A call
-// that is refused goes through the chain all the same, which logs and counts it.
+// admit asks the gate, and for a place, before anything of the request is read but
+// its head. A call that is refused goes through the chain all the same, which logs
+// and counts it. One that is not must leave its place.
 func (f *front) admit(w http.ResponseWriter, r *http.Request, matched *route, call *restCall) bool {
 	call.peer = peerOf(r)
 	ctx := peer.NewContext(context.WithValue(r.Context(), restCallKey{}, call), call.peer)
 	call.verdict = f.gate.judge(ctx, r.Header.Values("Authorization"))
 	if call.verdict.refused == nil {
-		return true
+		call.place = &place{f.limits.enter()}
+		if call.place.err == nil {
+			return true
+		}
 	}
 	err := f.client.refused(ctx, methodOf(matched.request), call)
 	f.writeError(ctx, nil, nil, w, r.WithContext(ctx), err)

@@ -18,8 +18,8 @@ import (
 //	status      below logging, so that what is logged is what is answered
 //	deadline    before the first step that may wait
 //	auth        before admission: a stranger must not use up places
-//	admission   before anything is spent on the request
-//	validation  innermost: looks at the request itself
+//	admission   before anything is spent on the request; lets it be read
+//	validation  innermost: looks at the request itself, whether the policy allows it
 //	drain       streams only: ends them when the server stops
 var chainOrder = []string{
 	"recovery", "request id", "metrics", "tracing", "logging", "status",

@@ -89,20 +89,21 @@ func TestNoDeadlineIsMadeUp(t *testing.T) {
 }
 
 func TestAdmissionAfterTheEnd(t *testing.T) {
-	f := newInFlight()
-	step := admission(f).unaryStep
+	f := newInFlight(1)
+	step := admission(&limiter{inFlight: f}).unaryStep
+	info := &grpc.UnaryServerInfo{}
 	calls := 0
 	handler := func(context.Context, any) (any, error) {
 		calls++
 		require.Equal(t, 1, f.count())
 		return nil, nil
 	}
-	_, err := step(t.Context(), nil, nil, handler)
+	_, err := step(t.Context(), nil, info, handler)
 	require.NoError(t, err)
 	require.Zero(t, f.count())
 
 	require.Zero(t, f.closeAndWait(time.Second))
-	_, err = step(t.Context(), nil, nil, handler)
+	_, err = step(t.Context(), nil, info, handler)
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	require.Equal(t, "STOPPING", reasonOf(err))
 	require.Equal(t, 1, calls)
@@ -110,9 +111,9 @@ func TestAdmissionAfterTheEnd(t *testing.T) {
 
 func TestInFlightIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newInFlight()
-		require.True(t, f.enter())
-		require.True(t, f.enter())
+		f := newInFlight(10)
+		require.NoError(t, f.enter())
+		require.NoError(t, f.enter())
 		go func() {
 			time.Sleep(time.Second)
 			f.leave()
@@ -122,11 +123,11 @@ func TestInFlightIsWaitedFor(t *testing.T) {
 		began := time.Now()
 		require.Zero(t, f.closeAndWait(time.Minute))
 		require.Equal(t, 2*time.Second, time.Since(began))
-		require.False(t, f.enter())
+		require.Error(t, f.enter())
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f := newInFlight()
-		require.True(t, f.enter())
+		f := newInFlight(10)
+		require.NoError(t, f.enter())
 		require.Equal(t, 1, f.closeAndWait(time.Minute))
 		f.leave()
 	})

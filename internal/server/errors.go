@@ -77,6 +77,9 @@ func errorInfoOf(s *status.Status) *errdetails.ErrorInfo {
 
 // reasonOf is the reason in the ErrorInfo of err, or the name of its code.
 func reasonOf(err error) string {
+	if e, ok := preparedOf(err); ok {
+		return e.reason
+	}
 	s := status.Convert(err)
 	if info := errorInfoOf(s); info != nil {
 		return info.GetReason()
@@ -90,6 +93,36 @@ func codeName(c codes.Code) string {
 		return name
 	}
 	return "CODE_" + strconv.FormatUint(uint64(c), 10)
+}
+
+// preparedError is a refusal whose every form is made once: to refuse a call must
+// cost little, just when there are many to refuse.
+type preparedError struct {
+	status     *status.Status
+	reason     string
+	retryAfter string
+	body       []byte // for REST
+}
+
+func prepare(s *status.Status) *preparedError {
+	seconds, _ := retryAfter(s)
+	return &preparedError{s, errorInfoOf(s).GetReason(), strconv.FormatInt(seconds, 10), statusJSON(s)}
+}
+
+func (e *preparedError) Error() string { return e.status.Err().Error() }
+
+// GRPCStatus is what grpc-go looks for.
+func (e *preparedError) GRPCStatus() *status.Status { return e.status }
+
+func (e *preparedError) write(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", e.retryAfter)
+	writeJSON(w, httpStatusOf(e.status.Code()), e.body)
+}
+
+// preparedOf is err where it is one as it was made, not wrapped.
+func preparedOf(err error) (e *preparedError, ok bool) {
+	e, ok = err.(*preparedError) //nolint:errorlint // a wrapped one is a status like any other
+	return e, ok
 }
 
 // refusal is an answer of the HTTP side to a request that is no call: the HTTP

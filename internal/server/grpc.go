@@ -7,34 +7,17 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
-// maxConcurrentStreams is per connection. A thousand callers that share one
-// connection do not wait for one another; more wait in their client, which is no error.
-const maxConcurrentStreams = 1000
-
-// minKeepaliveInterval is how often a client may ping. A client that pings more
-// often is disconnected (too_many_pings); the default of five minutes disconnects decent ones.
-const minKeepaliveInterval = 10 * time.Second
-
 func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *health.Server, calls chain, gate *gate) *grpc.Server {
-	g := grpc.NewServer(
+	g := grpc.NewServer(append(grpcLimits(cfg),
 		grpc.Creds(gate.grpcCredentials()),
 		grpc.UnaryInterceptor(calls.unary()),
 		grpc.ChainStreamInterceptor(calls.streams()...),
-		grpc.MaxRecvMsgSize(cfg.MaxMessageBytes),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(maxConcurrentStreams),
-		grpc.ConnectionTimeout(readHeaderTimeout),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime:             minKeepaliveInterval,
-			PermitWithoutStream: true,
-		}),
-	)
+	)...)
 	g.RegisterService(decodeAfterAuth(&coordsvcv1.CoordinatorService_ServiceDesc), svc)
 	healthv1.RegisterHealthServer(g, h)
 	if cfg.Reflection {

@@ -1,31 +1,64 @@
 package server
 
 import (
+	"fmt"
+	"strconv"
 	"sync"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // inFlight counts the calls that are inside the service, whatever protocol they
-// came by, and can be closed: nothing enters then, and the last to leave is waited for.
-// (A sync.WaitGroup must not be entered while it is waited for.)
+// came by. It lets no more in than most, and can be closed: nothing enters then,
+// and the last to leave is waited for. (A sync.WaitGroup must not be entered while
+// it is waited for.)
 type inFlight struct {
+	most int
+	full error // what a call is told where most are inside
+
 	mu     sync.Mutex
 	calls  int
 	closed bool
 	empty  chan struct{} // closed when closed is set and calls is 0
 }
 
-func newInFlight() *inFlight { return &inFlight{empty: make(chan struct{})} }
+func newInFlight(most int) *inFlight {
+	return &inFlight{most: most, full: prepare(tooManyCalls(most)), empty: make(chan struct{})}
+}
 
-// enter reports whether the call may go on; it must leave if so.
-func (f *inFlight) enter() bool {
+var errStopped = newStatus(codes.Unavailable, "STOPPING", "this instance has stopped: call another one, or again").Err()
+
+// tooManyCalls names the limit and its setting.
+func tooManyCalls(most int) *status.Status {
+	s, err := status.New(codes.ResourceExhausted,
+		fmt.Sprintf("%d calls are being answered, the limit of this instance (setting limits.max-calls-in-flight): "+
+			"call again in a second; if it stays, see whether Kafka answers slowly, or add instances", most)).WithDetails(
+		&errdetails.ErrorInfo{Reason: "OVERLOADED", Domain: errorDomain, Metadata: map[string]string{
+			"retriable": "true", "setting": LimitCallsInFlight, "limit": strconv.Itoa(most),
+		}},
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+	if err != nil {
+		panic("server: " + err.Error()) // only for a detail that cannot be encoded
+	}
+	return s
+}
+
+// enter lets a call in, which must leave then, or says why not.
+func (f *inFlight) enter() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return false
+	switch {
+	case f.closed:
+		return errStopped
+	case f.calls >= f.most:
+		return f.full
 	}
 	f.calls++
-	return true
+	return nil
 }
 
 func (f *inFlight) leave() {

@@ -210,6 +210,9 @@ func statuses(logger *slog.Logger) step {
 			if err == nil {
 				return resp, nil
 			}
+			if _, ok := preparedOf(err); ok {
+				return nil, err
+			}
 			s, ok := statusOf(err)
 			if !ok {
 				logger.ErrorContext(ctx, "a call failed with an error that has no status", "method", info.FullMethod,
@@ -233,21 +236,6 @@ func deadline(most time.Duration) step {
 			}
 			ctx, cancel := context.WithTimeout(ctx, most)
 			defer cancel()
-			return handler(ctx, req)
-		},
-	}
-}
-
-// admission counts the calls that are inside the service and lets none in once
-// the server has stopped.
-func admission(f *inFlight) step {
-	return step{
-		name: "admission",
-		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if !f.enter() {
-				return nil, newStatus(codes.Unavailable, "STOPPING", "this instance has stopped: call another one, or again").Err()
-			}
-			defer f.leave()
 			return handler(ctx, req)
 		},
 	}

@@ -11,8 +11,6 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-
-	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
 const jsonContentType = "application/json"
@@ -25,23 +23,17 @@ var jsonOut = protojson.MarshalOptions{EmitDefaultValues: true}
 var jsonIn = protojson.UnmarshalOptions{}
 
 // MarshalJSON is m in the JSON that REST answers, without a newline at the end.
+// protojson puts spaces in at random, one way a build; they are taken out, so that
+// the same answer is the same text.
 func MarshalJSON(m proto.Message) ([]byte, error) {
-	switch m := m.(type) {
-	case *coordsvcv1.FindCoordinatorsResponse:
-		if m != nil {
-			return findJSON(m)
-		}
-	case *coordsvcv1.GetCoordinatorResponse:
-		if m.GetResult() != nil {
-			return getJSON(m)
-		}
+	if text, ok := appendAnswer(make([]byte, 0, answerSize(m)), m); ok {
+		return text, nil
 	}
-	return generalJSON(m)
+	return marshalAny(m)
 }
 
-// generalJSON writes any message. protojson puts spaces in at random, one way a
-// build; they are taken out, so that the same answer is the same text.
-func generalJSON(m proto.Message) ([]byte, error) {
+// marshalAny is MarshalJSON by protojson.
+func marshalAny(m proto.Message) ([]byte, error) {
 	loose, err := jsonOut.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -81,6 +73,9 @@ func (gatewayJSON) Unmarshal(data []byte, v any) error {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("cannot read JSON into a %T: it is no message", v)
+	}
+	if readQuestion(data, m) {
+		return nil
 	}
 	if err := jsonIn.Unmarshal(data, m); err != nil {
 		// "proto:" is followed by one of two kinds of space, one way a build.

@@ -121,13 +121,21 @@ func addValue(values url.Values, f protoreflect.FieldDescriptor, value string) *
 		}
 		value = canonical
 	case f.Message() != nil && f.Message().FullName() == durationName:
-		if err := protojson.Unmarshal([]byte(strconv.Quote(value)), new(durationpb.Duration)); err != nil {
+		var d durationpb.Duration
+		if err := protojson.Unmarshal([]byte(strconv.Quote(value)), &d); err != nil {
 			return refuseField("INVALID_ARGUMENT", name, "%s is %q: write seconds with the suffix s, such as 2.5s", f.JSONName(), clip(value))
+		}
+		if d.GetSeconds() > farAway { // the gateway's parser knows 292 years, protobuf 10,000
+			value = strconv.Itoa(farAway) + "s"
 		}
 	}
 	values[name] = append(values[name], value)
 	return nil
 }
+
+// farAway is a timeout in seconds that is longer than any other and that every
+// parser can read.
+const farAway = 1_000_000_000
 
 var durationName = (*durationpb.Duration)(nil).ProtoReflect().Descriptor().FullName()
 

@@ -33,18 +33,22 @@ type front struct {
 	maxTimeout time.Duration
 	gate       *gate
 	client     *inProcess
+	limits     *limiter
+	maxAge     time.Duration
 	stopping   *atomic.Bool
 	metrics    *telemetry.Metrics // nil: none
 	logger     *slog.Logger
 }
 
-func newFront(cfg Config, client *inProcess, gate *gate, stopping *atomic.Bool, logger *slog.Logger) (*front, error) {
+func newFront(cfg Config, client *inProcess, gate *gate, limits *limiter, stopping *atomic.Bool, logger *slog.Logger) (*front, error) {
 	f := &front{
 		routes:     routes(cfg.Docs),
 		maxBody:    int64(cfg.MaxMessageBytes),
 		maxTimeout: cfg.MaxTimeout,
 		gate:       gate,
 		client:     client,
+		limits:     limits,
+		maxAge:     cfg.MaxConnectionAge,
 		stopping:   stopping,
 		metrics:    cfg.Metrics,
 		logger:     logger,
@@ -97,6 +101,7 @@ type restCall struct {
 	reachedChain bool // the chain has logged it
 	peer         *peer.Peer
 	verdict      *verdict // of the gate
+	place        *place   // nil before it asked for one
 }
 
 type restCallKey struct{}
@@ -120,7 +125,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-Id", call.requestID)
 	h.Set("Cache-Control", "no-store") // an answer is never older than its question
 	h.Set("X-Content-Type-Options", "nosniff")
-	if f.stopping.Load() {
+	if f.stopping.Load() || isOld(r, f.maxAge) {
 		h.Set("Connection", "close") // the client's next call goes to another instance
 	}
 	defer f.recovered(w, call)
@@ -152,8 +157,11 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 		return refuse(http.StatusMethodNotAllowed, codes.Unimplemented, "METHOD_NOT_ALLOWED",
 			"%s is answered to %s only, not to %s", matched.path, matched.method, clip(r.Method))
 	}
-	if matched.request != nil && !f.admit(w, r, matched, call) {
-		return nil
+	if matched.request != nil {
+		if !f.admit(w, r, matched, call) {
+			return nil
+		}
+		defer f.limits.inFlight.leave()
 	}
 	values, problem := parseQuery(matched, r.URL.RawQuery)
 	if problem != nil {
@@ -177,7 +185,11 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 
 func (f *front) body(w http.ResponseWriter, r *http.Request, matched *route) (*checkedBody, *refusal) {
 	if matched.method == http.MethodPost {
-		return readBody(w, r, matched.params, f.maxBody)
+		body, problem := readBody(w, r, matched.params, f.maxBody)
+		if problem != nil && problem.httpStatus == http.StatusRequestEntityTooLarge {
+			f.limits.onLimit(LimitMessageBytes)
+		}
+		return body, problem
 	}
 	if hasBody(r) {
 		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "UNEXPECTED_BODY",
@@ -258,6 +270,10 @@ func peerOf(r *http.Request) *peer.Peer {
 // writeError answers a call that failed, in the chain or in the gateway's decoder.
 func (f *front) writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	call := restCallOf(r.Context())
+	if e, ok := preparedOf(err); ok {
+		e.write(w)
+		return
+	}
 	s, ok := statusOf(err)
 	if !ok { // an answer that cannot be written as JSON
 		f.logger.Error("a REST answer cannot be written", "request_id", call.requestID, "error", err)

@@ -58,6 +58,7 @@ func TestREST(t *testing.T) {
 		{name: "path form, key type in lower case", method: "GET", target: "/v1/coordinators/group/orders", status: 200, want: oneFound},
 		{name: "path form, key type by number", method: "GET", target: "/v1/coordinators/1/orders", status: 200, want: oneFound},
 		{name: "path form with a timeout", method: "GET", target: "/v1/coordinators/GROUP/orders?timeout=2.5s", status: 200, want: oneFound},
+		{name: "a timeout of centuries is cut to the longest", method: "GET", target: "/v1/coordinators/GROUP/orders?timeout=45068204898s", status: 200, want: oneFound},
 		{name: "query form", method: "GET", target: "/v1/coordinator?keyType=GROUP&key=orders", status: 200, want: oneFound},
 		{name: "query form, snake case, lower case", method: "GET", target: "/v1/coordinator?key_type=transaction&key=orders", status: 200, want: oneFound},
 		{name: "query form without a key type", method: "GET", target: "/v1/coordinator?key=orders", status: 200, want: oneFound},
@@ -73,7 +74,7 @@ func TestREST(t *testing.T) {
 		{name: "body, white space around", method: "POST", target: find, contentType: asJSON, body: " \r\n\t{ \"keys\" : [ \"orders\" ] }\n ", status: 200, want: listFound},
 		{name: "a percent-encoded colon in the path", method: "POST", target: "/v1/coordinators%3Afind", contentType: asJSON, body: `{"keys":["orders"]}`, status: 200, want: listFound},
 		{name: "brokers", method: "GET", target: "/v1/brokers", status: 200,
-			want: `{"brokers":[{"nodeId":-1,"host":"kafka-1.example","port":9092,"rack":"","reachable":false,"connections":{"open":0,"idle":0,"inUse":0}}]}`},
+			want: `{"brokers":[{"nodeId":-1,"host":"kafka-1.example","port":9092,"rack":"","reachable":false,"connections":{"open":0,"idle":0,"inUse":0},"state":"BROKER_STATE_UNSPECIFIED","saslMechanism":""}]}`},
 		{name: "HEAD", method: "HEAD", target: "/v1/coordinators/GROUP/orders", status: 200},
 		{name: "HEAD of the query form", method: "HEAD", target: "/v1/coordinator?key=orders", status: 200},
 		{name: "HEAD of the description", method: "HEAD", target: "/openapi.json", status: 200},
@@ -502,7 +503,7 @@ func TestRoutesAreTheOpenAPI(t *testing.T) {
 func TestFaultsOfTheFrontAreAnswers(t *testing.T) {
 	log := new(logBuffer)
 	logger := slog.New(slog.NewJSONHandler(log, nil))
-	f, err := newFront(DefaultConfig(), newInProcess(&fakeService{}, chain(nil).unary()), openGate(t), new(atomic.Bool), logger)
+	f, err := newFront(DefaultConfig(), newInProcess(&fakeService{}, chain(nil).unary()), openGate(t), &limiter{inFlight: newInFlight(10)}, new(atomic.Bool), logger)
 	require.NoError(t, err)
 	ask := func(target string) answer {
 		w, ok := send(t, f, "GET", target, "")

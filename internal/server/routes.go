@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/coordsvc/coordsvc/api/openapi"
-
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
@@ -51,12 +49,9 @@ func routes(docs bool) []*route {
 		{path: "/v1/coordinators/{key_type}/{key}", method: http.MethodGet, request: get, gatewayPath: "/v1/coordinator"},
 		{path: "/v1/coordinator", method: http.MethodGet, request: get, required: []protoreflect.Name{"key"}},
 		{path: "/v1/brokers", method: http.MethodGet, request: list},
-		{path: "/openapi.json", method: http.MethodGet, page: func(w http.ResponseWriter, _ *http.Request) {
-			writeJSON(w, http.StatusOK, openapi.JSON)
-		}},
 	}
-	if !docs {
-		table = slices.DeleteFunc(table, func(r *route) bool { return r.page != nil })
+	if docs {
+		table = append(table, docsRoutes()...)
 	}
 	for _, r := range table {
 		r.segments = strings.Split(r.path[1:], "/")
@@ -135,7 +130,7 @@ func pathParam(segment string) (name string, ok bool) {
 func notFound(table []*route, path string, segments []string) *refusal {
 	hint := "look at the documentation of coordsvc"
 	if slices.ContainsFunc(table, func(r *route) bool { return r.page != nil }) {
-		hint = "what there is stands in /openapi.json"
+		hint = "what there is stands in /openapi.json, for people at /docs"
 	}
 	if len(segments) > 2 && slices.Equal(segments[:2], []string{"v1", "coordinators"}) {
 		hint = "a key is looked up at /v1/coordinators/{key type}/{key}, where the key is one segment (write / as %2F), " +

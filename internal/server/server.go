@@ -36,6 +36,18 @@ type Config struct {
 	// for 10,000 keys of 800 bytes.
 	MaxMessageBytes int
 
+	// MaxCallsInFlight is how many calls may be inside the service at a time, of
+	// both protocols together; more are refused at once with OVERLOADED.
+	MaxCallsInFlight int
+
+	// MaxConnectionAge is how long a connection of a caller is used. A gRPC client
+	// is then asked to make another one; a REST connection is closed after an answer.
+	MaxConnectionAge time.Duration
+
+	// OnLimit is told the setting of each limit that a call has met, one of the
+	// constants Limit...; nil: nobody wants to know.
+	OnLimit func(setting string)
+
 	// TLS is for gRPC and REST alike. Auth says who may call, on both.
 	TLS  TLS
 	Auth auth.Config
@@ -66,16 +78,18 @@ type Config struct {
 // DefaultConfig has the default of each setting.
 func DefaultConfig() Config {
 	return Config{
-		GRPCAddress:     ":9090",
-		HTTPAddress:     ":8080",
-		AdminAddress:    ":8081",
-		MaxTimeout:      30 * time.Second,
-		MaxMessageBytes: 8 << 20,
-		ReloadInterval:  reload.Interval,
-		Reflection:      true,
-		Docs:            true,
-		DrainDelay:      5 * time.Second,
-		DrainTimeout:    35 * time.Second, // a call of MaxTimeout can end
+		GRPCAddress:      ":9090",
+		HTTPAddress:      ":8080",
+		AdminAddress:     ":8081",
+		MaxTimeout:       30 * time.Second,
+		MaxMessageBytes:  8 << 20,
+		MaxCallsInFlight: 2000,
+		MaxConnectionAge: 5 * time.Minute,
+		ReloadInterval:   reload.Interval,
+		Reflection:       true,
+		Docs:             true,
+		DrainDelay:       5 * time.Second,
+		DrainTimeout:     35 * time.Second, // a call of MaxTimeout can end
 	}
 }
 
@@ -87,6 +101,10 @@ func (c Config) validate() error {
 		return fmt.Errorf("server: MaxMessageBytes is %d: it must be greater than zero", c.MaxMessageBytes)
 	case c.ReloadInterval <= 0:
 		return fmt.Errorf("server: ReloadInterval is %v: it must be greater than zero", c.ReloadInterval)
+	case c.MaxCallsInFlight <= 0:
+		return fmt.Errorf("server: MaxCallsInFlight is %d: it must be greater than zero", c.MaxCallsInFlight)
+	case c.MaxConnectionAge <= 0:
+		return fmt.Errorf("server: MaxConnectionAge is %v: it must be greater than zero", c.MaxConnectionAge)
 	case c.DrainDelay < 0:
 		return fmt.Errorf("server: DrainDelay is %v: it must not be negative", c.DrainDelay)
 	case c.DrainTimeout <= 0:
@@ -94,22 +112,6 @@ func (c Config) validate() error {
 	}
 	return nil
 }
-
-// Limits that nobody needs to set.
-const (
-	// maxHeaderBytes bounds the headers of a request on both ports. The longest
-	// key, 32,767 bytes, is 98,301 bytes in a path when each is percent-encoded.
-	maxHeaderBytes = 128 << 10
-
-	// readHeaderTimeout and readBodyTimeout end connections that trickle.
-	readHeaderTimeout = 5 * time.Second
-	readBodyTimeout   = 20 * time.Second
-
-	// writeSlack is what writing the largest answer may take beyond the call.
-	writeSlack = 20 * time.Second
-
-	idleTimeout = 2 * time.Minute
-)
 
 // Server serves one CoordinatorService over gRPC and REST.
 type Server struct {
@@ -152,9 +154,13 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, logger: logger, ready: ready, gate: gate, inFlight: newInFlight(), health: newHealth()}
+	s := &Server{cfg: cfg, logger: logger, ready: ready, gate: gate, inFlight: newInFlight(cfg.MaxCallsInFlight), health: newHealth()}
 	s.drain.streams, s.drain.endStreams = context.WithCancel(context.Background())
 
+	limits := &limiter{inFlight: s.inFlight, onLimit: cfg.OnLimit, maxMessageBytes: cfg.MaxMessageBytes}
+	if limits.onLimit == nil {
+		limits.onLimit = func(string) {}
+	}
 	calls, err := newChain(
 		recovery(logger),
 		requestID(),
@@ -164,20 +170,21 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 		statuses(logger),
 		deadline(cfg.MaxTimeout),
 		authenticate(gate),
-		admission(s.inFlight),
+		admission(limits),
+		policy(gate),
 		endOnDrain(s.drain.streams),
 	)
 	if err != nil {
 		return nil, err
 	}
-	front, err := newFront(cfg, newInProcess(svc, calls.unary()), gate, &s.drain.stopping, logger)
+	front, err := newFront(cfg, newInProcess(svc, calls.unary()), gate, limits, &s.drain.stopping, logger)
 	if err != nil {
 		return nil, err
 	}
 	s.grpc = newGRPCServer(cfg, svc, s.health, calls, gate)
 	s.rest = &http.Server{
 		Handler:           front,
-		ConnContext:       withTLSConn,
+		ConnContext:       connected,
 		ReadHeaderTimeout: readHeaderTimeout,
 		// Both run from the start of the request and go on while it is
 		// handled; the end of ReadTimeout would cancel the call.

@@ -209,10 +209,12 @@ func (b *logBuffer) String() string {
 
 func TestConfigIsChecked(t *testing.T) {
 	for name, spoil := range map[string]func(*Config){
-		"MaxTimeout":      func(c *Config) { c.MaxTimeout = 0 },
-		"MaxMessageBytes": func(c *Config) { c.MaxMessageBytes = -1 },
-		"DrainDelay":      func(c *Config) { c.DrainDelay = -time.Second },
-		"DrainTimeout":    func(c *Config) { c.DrainTimeout = 0 },
+		"MaxTimeout":       func(c *Config) { c.MaxTimeout = 0 },
+		"MaxMessageBytes":  func(c *Config) { c.MaxMessageBytes = -1 },
+		"MaxCallsInFlight": func(c *Config) { c.MaxCallsInFlight = 0 },
+		"MaxConnectionAge": func(c *Config) { c.MaxConnectionAge = 0 },
+		"DrainDelay":       func(c *Config) { c.DrainDelay = -time.Second },
+		"DrainTimeout":     func(c *Config) { c.DrainTimeout = 0 },
 	} {
 		cfg := DefaultConfig()
 		spoil(&cfg)

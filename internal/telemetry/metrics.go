@@ -21,6 +21,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	calls    callMetrics
 	lookups  lookupMetrics
+	limits   *prometheus.CounterVec
 }
 
 // Build says what the binary was built from.
@@ -31,6 +32,7 @@ func NewMetrics(build Build) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.calls = newCallMetrics(m.registry)
 	m.lookups = newLookupMetrics(m.registry)
+	m.limits = newLimitMetrics(m.registry)
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info",
 		Help: "Always 1; its labels say what is running.",
