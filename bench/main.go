@@ -23,6 +23,7 @@ func main() {
 	}
 	b := &bench{report: newReport()}
 	smoke := flag.Bool("smoke", false, "do everything for a moment, on stub brokers")
+	flag.BoolVar(&b.stubs, "stubs", false, "take stub brokers in place of Apache Kafka")
 	out := flag.String("o", "", "file to write the report to")
 	rows := flag.String("rows", "", "comma-separated numbers of the rows to measure; all if empty")
 	flag.StringVar(&b.root, "root", "..", "folder of the coordsvc module")
@@ -33,7 +34,7 @@ func main() {
 	b.warm = b.duration / 2
 	b.jvmWarm = 6 * time.Second
 	if *smoke {
-		b.smoke, b.rounds, b.duration, b.warm, b.jvmWarm = true, 1, 50*time.Millisecond, time.Millisecond, 0
+		b.smoke, b.stubs, b.rounds, b.duration, b.warm, b.jvmWarm = true, true, 1, 50*time.Millisecond, time.Millisecond, 0
 	}
 	if *rows != "" {
 		b.only = strings.Split(*rows, ",")
@@ -56,6 +57,7 @@ func exitOn(err error) {
 type bench struct {
 	root     string
 	smoke    bool
+	stubs    bool // no real Kafka
 	only     []string
 	rounds   int
 	duration time.Duration

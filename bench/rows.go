@@ -118,9 +118,9 @@ func (t *team) raw(name string, brokers int) *contender {
 
 func (b *bench) load(callers, keys int) load { return load{callers, keys, b.duration} }
 
-// cluster is real Kafka, or a stub in its place in a smoke run.
+// cluster is real Kafka, or a stub in its place.
 func (b *bench) cluster(ctx context.Context, release string, batched bool) (*cluster, error) {
-	if b.smoke {
+	if b.stubs {
 		return stubCluster(brokersOfRows, stubOptions{perKey: !batched}, keysOfRows)
 	}
 	b.progress("starting Kafka %s", release)
@@ -153,7 +153,7 @@ func (b *bench) onBatched(ctx context.Context) error {
 
 // warmJVM asks until the brokers have compiled what they do.
 func (b *bench) warmJVM(c *cluster) error {
-	if b.jvmWarm == 0 {
+	if b.stubs {
 		return nil
 	}
 	t := &team{b: b, c: c}
@@ -328,7 +328,7 @@ func (b *bench) onPerKey(ctx context.Context) error {
 		add(compared(what, kadmService, r.of(ours, p50), r.of(svc, p50), nil, ""))
 		add(compared(what, "raw connection", r.of(ours, p50), r.of(raw, p50), nil, ""))
 		add(compared(what, "raw, a connection a broker", r.of(ours, p50), r.of(raws, p50), nil, ""))
-		if keys == 10_000 && !b.smoke {
+		if keys == 10_000 && !b.stubs {
 			add(compared("one caller, 10,000 keys: brokers' CPU, µs a key", "direct kadm", r.of(ours, brokersCPU), r.of(direct, brokersCPU), nil, ""))
 		}
 	}

@@ -47,6 +47,9 @@ func (b *bench) scale() error {
 	return nil
 }
 
+// moreCalls lifts the limit of calls in flight, 2,000 unless set, above all callers.
+var moreCalls = []string{"--limits-max-calls-in-flight", "20000"}
+
 // callersAConnection is fewer than a server takes calls at one time on one (1,000).
 const callersAConnection = 500
 
@@ -58,7 +61,7 @@ func (b *bench) point(title, label string, brokers int, delay time.Duration, l l
 	defer c.stop()
 	t := &team{b: b, c: c}
 	defer t.stop()
-	ours := t.coordsvc("coordsvc", max(connectionsOfCallers, l.callers/callersAConnection), logQuiet...)
+	ours := t.coordsvc("coordsvc", max(connectionsOfCallers, l.callers/callersAConnection), append(moreCalls, logQuiet...)...)
 	if t.err != nil {
 		return t.err
 	}
