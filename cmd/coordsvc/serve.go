@@ -48,7 +48,6 @@ func (c *serveCmd) Run(inv *invocation) error {
 		return err
 	}
 	defer seen.close(logger)
-	keepHeapRoom()
 	instance, err := newInstance(&loaded.Settings, seen, logger)
 	if err != nil {
 		return named(err, loaded)
