@@ -175,7 +175,7 @@ func askCold(t *testing.T, e *environment, cluster *kafkatest.Cluster) {
 		answers := make([][]row, len(e.askers))
 		var asked sync.WaitGroup
 		for i, a := range e.askers {
-			if harmedByApiVersions(e.version) {
+			if harmedByAPIVersions(e.version) {
 				asked.Wait()
 			}
 			asked.Go(func() { answers[i] = a.ask(t, q) })
@@ -188,11 +188,11 @@ func askCold(t *testing.T, e *environment, cluster *kafkatest.Cluster) {
 	}
 }
 
-// harmedByApiVersions: a network thread of 0.9.0.0 and 0.9.0.1 that reads a request it
+// harmedByAPIVersions: a network thread of 0.9.0.0 and 0.9.0.1 that reads a request it
 // does not know drops what it has read from other connections at that moment
 // (KAFKA-3547). The command line asks ApiVersions each time it is started; what is
 // dropped may be what the controller tells the broker of a new topic.
-func harmedByApiVersions(version string) bool { return strings.HasPrefix(version, "0.9.0.") }
+func harmedByAPIVersions(version string) bool { return strings.HasPrefix(version, "0.9.0.") }
 
 // listBrokers checks that an operator sees each broker, and what was negotiated.
 func listBrokers(t *testing.T, e *environment) {
