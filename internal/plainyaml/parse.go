@@ -60,8 +60,15 @@ func Parse(text []byte) (tree *ast.File, mistake *SyntaxError) {
 	return nil, &SyntaxError{syntax.GetToken().Position.Line, "not valid YAML: " + syntax.GetMessage()}
 }
 
-// Line is the line that a node begins in.
+// Line is the line that a node begins in, or 1 where the node does not know. An empty
+// document has no body to ask: its line is that of the dashes before it.
 func Line(node ast.Node) int {
+	if doc, ok := node.(*ast.DocumentNode); ok && doc.Body == nil {
+		if doc.Start == nil || doc.Start.Position == nil {
+			return 1
+		}
+		return doc.Start.Position.Line
+	}
 	if node == nil || node.GetToken() == nil || node.GetToken().Position == nil {
 		return 1
 	}
