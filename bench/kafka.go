@@ -57,7 +57,7 @@ func (o rawOracle) coordinators(keys []string) ([]coordinator, error) {
 	if o.batched {
 		version = 6
 	}
-	answers, err := kafkatest.RawFindAll(o.addr, version, 0, keys)
+	answers, err := kafkatest.RawFindAll(context.Background(), o.addr, version, 0, keys)
 	if err != nil {
 		return nil, err
 	}

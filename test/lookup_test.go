@@ -49,7 +49,7 @@ func (e *environment) want(t *testing.T, keyType coordsvcv1.KeyType, keys []stri
 		}
 		return rows
 	}
-	raw, err := kafkatest.RawFindAll(e.bootstrap[0], e.highest, numberOf(keyType), keys)
+	raw, err := kafkatest.RawFindAll(t.Context(), e.bootstrap[0], e.highest, numberOf(keyType), keys)
 	require.NoError(t, err)
 	for i, key := range keys {
 		require.Zero(t, raw[i].Code, "the cluster is warm")

@@ -28,6 +28,9 @@ const (
 	// staleFor is how long after the cluster knows of a new coordinator the old one
 	// may still be named.
 	staleFor = 2 * time.Second
+	// pollTimeout is how long the oracle waits for a broker: one that is paused while
+	// it is asked must not keep the oracle from the others.
+	pollTimeout = time.Second
 	// slow is what no call takes that meets only live brokers on an idle machine.
 	slow = 500 * time.Millisecond
 )
@@ -55,9 +58,11 @@ func (o *oracle) watch(ctx context.Context) {
 		addrs := slices.Sorted(maps.Keys(o.asked))
 		o.mu.Unlock()
 		addr, begin := addrs[turn%len(addrs)], time.Now()
-		if found, err := kafkatest.RawFindAll(addr, 6, 0, o.keys); err == nil {
+		poll, cancel := context.WithTimeout(ctx, pollTimeout)
+		if found, err := kafkatest.RawFindAll(poll, addr, 6, 0, o.keys); err == nil {
 			o.record(addr, found, begin)
 		}
+		cancel()
 		select {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):

@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,13 +24,13 @@ type RawCoordinator struct {
 	Code int16
 }
 
-// rawTimeout covers a whole RawFind or RawFindAll.
+// rawTimeout covers a whole RawFind, and a RawFindAll whose context ends later or never.
 const rawTimeout = 60 * time.Second
 
 // RawFind asks one broker for the coordinator of one key. Version 0 carries the
 // key type GROUP (0) only.
 func RawFind(addr string, version int16, keyType int8, key string) (RawCoordinator, error) {
-	answers, err := RawFindAll(addr, version, keyType, []string{key})
+	answers, err := RawFindAll(context.Background(), addr, version, keyType, []string{key})
 	if err != nil {
 		return RawCoordinator{}, err
 	}
@@ -38,17 +39,20 @@ func RawFind(addr string, version int16, keyType int8, key string) (RawCoordinat
 
 // RawFindAll asks one broker for the coordinator of each key: one request a key,
 // on one connection, written without waiting for the answers. Answers stand in
-// the order of the keys.
-func RawFindAll(addr string, version int16, keyType int8, keys []string) ([]RawCoordinator, error) {
+// the order of the keys. Of ctx only the deadline counts.
+func RawFindAll(ctx context.Context, addr string, version int16, keyType int8, keys []string) ([]RawCoordinator, error) {
 	if version == 0 && keyType != 0 {
 		return nil, errors.New("raw find: version 0 has no key type")
 	}
-	conn, err := net.DialTimeout("tcp", addr, rawTimeout)
+	ctx, cancel := context.WithTimeout(ctx, rawTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("raw find: %w", err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(rawTimeout))
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline)
 
 	var requests []byte
 	for i, key := range keys {

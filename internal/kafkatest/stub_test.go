@@ -126,7 +126,7 @@ func TestStubAnswersTheRawClient(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, RawCoordinator{Node: 4, Host: "127.0.0.1", Port: s.Broker().Port}, got)
 	}
-	answers, err := RawFindAll(s.Addr(), 6, 2, append(WellFormedKeys(2, "g", 5000), "malformed"))
+	answers, err := RawFindAll(t.Context(), s.Addr(), 6, 2, append(WellFormedKeys(2, "g", 5000), "malformed"))
 	require.NoError(t, err)
 	require.Equal(t, RawCoordinator{Node: 4, Host: "127.0.0.1", Port: s.Broker().Port}, answers[4999])
 	require.Equal(t, RawCoordinator{Node: -1, Port: -1, Code: 42}, answers[5000])

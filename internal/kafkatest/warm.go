@@ -65,7 +65,7 @@ func (b *Broker) findAll(keyType int8, keys []string) ([]RawCoordinator, error) 
 	b.mu.Lock()
 	version := b.release.findCoordinator()
 	b.mu.Unlock()
-	answers, err := RawFindAll(b.Addr(), version, keyType, keys)
+	answers, err := RawFindAll(context.Background(), b.Addr(), version, keyType, keys)
 	if err != nil {
 		return nil, err
 	}
