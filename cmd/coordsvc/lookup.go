@@ -128,6 +128,7 @@ func (c *lookupSettings) loadFitted(inv *invocation) (*config.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	printWarnings(inv, loaded)
 	if c.Timeout != nil {
 		if *c.Timeout <= 0 {
 			return nil, failf(exitUsage, "--timeout is %s; it must be greater than zero", *c.Timeout)

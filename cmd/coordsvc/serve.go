@@ -61,6 +61,9 @@ type openedService struct {
 
 // openService makes all parts of the service and opens its ports.
 func openService(loaded *config.Loaded, logger *slog.Logger) (*openedService, error) {
+	for _, warning := range loaded.Warnings {
+		logger.Warn(warning)
+	}
 	seen, logger, err := observe(&loaded.Settings, logger)
 	if err != nil {
 		return nil, err
