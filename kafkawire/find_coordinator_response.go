@@ -69,7 +69,8 @@ const minCoordinator = 1 + 4 + 1 + 4 + 2 + 1 + 1
 func (*FindCoordinatorResponse) APIKey() APIKey { return APIKeyFindCoordinator }
 
 func (m *FindCoordinatorResponse) check(v Version) error {
-	c := checkVersion("FindCoordinatorResponse", APIKeyFindCoordinator, v)
+	c := checker{message: "FindCoordinatorResponse", version: v}
+	c.spoken(APIKeyFindCoordinator)
 	if v < firstBatched && len(m.Coordinators) != 1 {
 		c.refuse("", fmt.Errorf("%w: %d coordinators, but below v%d an answer carries exactly one", ErrKeyCount, len(m.Coordinators), firstBatched))
 	}
@@ -143,7 +144,8 @@ func (m *FindCoordinatorResponse) DecodeSharing(src []byte, v Version, keys []st
 }
 
 func (m *FindCoordinatorResponse) decode(src []byte, v Version, s shared) error {
-	r := readBody(src, "FindCoordinatorResponse", APIKeyFindCoordinator, v)
+	r := reader{src: src, message: "FindCoordinatorResponse", version: v}
+	r.body(APIKeyFindCoordinator)
 	var d FindCoordinatorResponse
 	if v >= 1 {
 		d.ThrottleMillis = r.int32("ThrottleTimeMs")
