@@ -136,9 +136,10 @@ func (m *FindCoordinatorResponse) Decode(src []byte, v Version) error {
 // and answers it gets that very string, and rows that name one host get it out of
 // hosts. Below v4, where an answer does not repeat the key, Key is keys[0].
 //
-// It allocates nothing where Coordinators has room, the hosts were named before,
-// and no row has a message or a key that is not in its place. To keep a Key that
-// was asked for, or a Host, keeps nothing of the answer in memory.
+// It allocates the rows, unless Coordinators has room for them; each host that is
+// new; and one copy of the whole answer, but only if a row has an ErrorMessage, or a
+// Key that was not asked for in its place, which then are parts of it. All other
+// strings keep nothing of the answer in memory.
 func (m *FindCoordinatorResponse) DecodeSharing(src []byte, v Version, keys []string, hosts *Hosts) error {
 	return m.decode(src, v, shared{keys, hosts})
 }
