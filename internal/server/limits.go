@@ -30,6 +30,9 @@ const (
 	// connection do not wait for one another; more wait in their client, which is no error.
 	maxConcurrentStreams = 1000
 
+	// streamWorkers are goroutines that take gRPC calls one after the other: their
+	// stacks have grown to what a call needs. Calls beyond them get new ones.
+	streamWorkers = 64
 	// readHeaderTimeout and readBodyTimeout end connections that trickle.
 	readHeaderTimeout = 5 * time.Second
 	readBodyTimeout   = 20 * time.Second

@@ -123,6 +123,7 @@ type Server struct {
 	inFlight *inFlight
 	drain    drain
 	health   *health.Server
+	newGRPC  func() *grpc.Server // its workers run from then on
 	grpc     *grpc.Server
 	rest     *http.Server
 	admin    *http.Server
@@ -181,7 +182,7 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	if err != nil {
 		return nil, err
 	}
-	s.grpc = newGRPCServer(cfg, svc, s.health, calls, gate)
+	s.newGRPC = func() *grpc.Server { return newGRPCServer(cfg, svc, s.health, calls, gate) }
 	s.rest = &http.Server{
 		Handler:           front,
 		ConnContext:       connected,
