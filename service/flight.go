@@ -109,8 +109,7 @@ func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, pa
 			results, again = repeat(Result{Err: failure(ReasonInternal, "a batch panicked")}, len(asks)), false
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx = timeLimit{ctx, time.Now().Add(patience)}
 
 	v := lease.FindCoordinatorVersion()
 	var err error
@@ -130,6 +129,16 @@ func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, pa
 	results = append(results, repeat(lost, len(asks)-len(results))...)
 	return results, lost.Err.Reason == ReasonBrokerUnreachable || furtherAsks(lost.Err) > 0
 }
+
+// A timeLimit is a context whose deadline is only told: a connection gives it to the
+// socket, so it needs no timer of its own.
+type timeLimit struct {
+	context.Context
+	ends time.Time
+}
+
+// Deadline implements [context.Context].
+func (l timeLimit) Deadline() (time.Time, bool) { return l.ends, true }
 
 // dropLostSession has the connection closed if the broker does not take it for
 // authenticated, and reports that.
