@@ -66,15 +66,19 @@ func makeAll(src *checkout, dist string) error {
 		if err != nil {
 			return err
 		}
-		for _, step := range []func(string, *checkout, []*program) error{
-			writeImage, writeArchives, writePackages, writeSBOM, writeChecksums,
-		} {
-			if err := step(dist, src, programs); err != nil {
-				return err
-			}
-		}
-		return nil
+		return fill(dist, src, programs)
 	})
+}
+
+func fill(dist string, src *checkout, programs []*program) error {
+	for _, write := range []func(string, *checkout, []*program) error{
+		writeImage, writeArchives, writePackages, writeSBOM, writeChecksums,
+	} {
+		if err := write(dist, src, programs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeRootfs lays out the image's files, for a container file to copy.

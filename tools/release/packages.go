@@ -106,9 +106,9 @@ func packaged(src *checkout, p *program, dir string, isDeb bool) (files.Contents
 		{"usr/share/doc/coordsvc/THIRD_PARTY_LICENSES", 0o644, others},
 	}
 	for name, source := range map[string]string{
-		license:                             "LICENSE",
-		"usr/share/doc/coordsvc/README.md":  "README.md",
-		"etc/coordsvc/coordsvc.yaml":        "deploy/packages/coordsvc.yaml",
+		license:                                   "LICENSE",
+		"usr/share/doc/coordsvc/README.md":        "README.md",
+		"etc/coordsvc/coordsvc.yaml":              "deploy/packages/coordsvc.yaml",
 		"usr/lib/systemd/system/coordsvc.service": "deploy/packages/coordsvc.service",
 	} {
 		f, err := src.fromCheckout(name, source)
