@@ -38,7 +38,7 @@ func (c *configCmd) Run(inv *invocation) error {
 	if mistakes != nil {
 		return mistakes
 	}
-	if err := named(server.CheckFiles(serverConfig(&loaded.Settings)), loaded); err != nil {
+	if err := named(server.Check(serverConfig(&loaded.Settings)), loaded); err != nil {
 		return err
 	}
 	_, _, err := brokerAuth(&loaded.Settings, slog.New(slog.DiscardHandler))

@@ -83,6 +83,8 @@ func serverConfig(settings *config.Settings) server.Config {
 	cfg.AdminAddress = settings.Admin.Address
 	cfg.MaxTimeout = settings.Lookup.MaxTimeout
 	cfg.MaxCallsInFlight = settings.Limits.MaxCallsInFlight
+	cfg.MaxKeys = settings.Lookup.MaxKeys
+	cfg.MaxMemory = int64(settings.Limits.MaxCallsMemory)
 	cfg.MaxMessageBytes = int(settings.Limits.MaxMessageBytes)
 	cfg.MaxConnectionAge = settings.Limits.MaxConnectionAge
 	cfg.TLS = server.TLS{
