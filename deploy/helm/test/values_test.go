@@ -42,8 +42,9 @@ func TestZeroAndFalse(t *testing.T) {
 					return
 				}
 				said = append(said, errs)
-				parts := strings.Split(path, ".")
-				if err != nil && (strings.Contains(errs, path) || strings.Contains(errs, strings.Join(parts, "/"))) {
+				// The schema writes /a/b; a group that is switched on may lack what it needs.
+				group := strings.TrimSuffix(path, ".enabled")
+				if err != nil && (strings.Contains(errs, group) || strings.Contains(errs, strings.ReplaceAll(path, ".", "/"))) {
 					return
 				}
 			}
@@ -142,7 +143,8 @@ func TestDurations(t *testing.T) {
 			seconds = 1
 		}
 		out := render(t, helms["Helm 4"], "release", append([]string{"--values", valuesFiles(t)["plain"]}, file(t, values)...)...)
-		require.Contains(t, out, fmt.Sprintf("terminationGracePeriodSeconds: %d\n", seconds+5), text)
+		grace := one[*appsv1.Deployment](t, decode(t, out)).Spec.Template.Spec.TerminationGracePeriodSeconds
+		require.Equal(t, seconds+5, *grace, text)
 	}
 }
 
@@ -209,8 +211,8 @@ func TestDefaults(t *testing.T) {
 		// The service keeps its heap below the limit that the container has.
 		require.False(t, d.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().IsZero())
 		require.Len(t, d.Spec.Template.Spec.TopologySpreadConstraints, 2)
-		// A Pod must have left every client before the next one begins to leave.
-		require.Greater(t, time.Duration(d.Spec.MinReadySeconds)*time.Second, settingsOf(t, objects, d).Shutdown.DrainDelay)
+		// The next Pod begins to drain once clients have resolved anew after the last one's drain delay.
+		require.Equal(t, time.Duration(d.Spec.MinReadySeconds)*time.Second, settingsOf(t, objects, d).Shutdown.DrainDelay+35*time.Second)
 		require.Equal(t, "0", d.Spec.Strategy.RollingUpdate.MaxUnavailable.String())
 	}
 }

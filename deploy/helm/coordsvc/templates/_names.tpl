@@ -10,10 +10,10 @@
 {{- if not $full -}}
 {{- /* Release names may hold dots and begin with a digit, names of Services may not. */ -}}
 {{- $release := .Release.Name | replace "." "-" -}}
-{{- if contains $name $release -}}
-{{- $full = $release -}}
-{{- else if regexMatch "^[0-9]" $release -}}
+{{- if regexMatch "^[0-9]" $release -}}
 {{- $full = printf "%s-%s" $name $release -}}
+{{- else if contains $name $release -}}
+{{- $full = $release -}}
 {{- else -}}
 {{- $full = printf "%s-%s" $release $name -}}
 {{- end -}}
