@@ -51,6 +51,7 @@ func TestRollout(t *testing.T) {
 	for range chart.replicas {
 		c.add(c.start(t))
 	}
+	time.Sleep(dnsAge)
 
 	lost := &failures{}
 	callers := map[string]func(ctx context.Context, keys []string) error{
