@@ -184,3 +184,10 @@ func (f *settingsFlags) load(inv *invocation, require ...string) (*config.Loaded
 	}
 	return loaded, failf(exitUsage, "%d settings are wrong:\n  %s", len(mistakes), strings.Join(mistakes, "\n  "))
 }
+
+// printWarnings is for commands whose output is not the log.
+func printWarnings(inv *invocation, loaded *config.Loaded) {
+	for _, warning := range loaded.Warnings {
+		fmt.Fprintln(inv.err, "warning: "+displayText(warning))
+	}
+}

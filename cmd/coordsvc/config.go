@@ -32,6 +32,7 @@ Examples:
 // Run prints the settings, also where some are wrong: they help to see why.
 func (c *configCmd) Run(inv *invocation) error {
 	loaded, mistakes := c.load(inv, requiredToServe...)
+	printWarnings(inv, loaded)
 	if err := printSettings(inv.out, c.Output, loaded.Entries()); err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ type Setting struct {
 	Secret bool
 	// Limit is what the value must keep to.
 	Limit Limit
+	// Formerly is the path that the setting had before it was renamed; "" where it
+	// was not. The old names still work, with a warning, until the row loses this.
+	Formerly string
 
 	// field points to the place in the settings that holds the value: a *string,
 	// *bool, *int, *float64, *Size, *time.Duration or *[]string. Its type is the type of the setting.
