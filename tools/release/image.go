@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"os"
