@@ -49,7 +49,6 @@ func notesOfHelm3(t *testing.T, args ...string) string {
 
 var (
 	forwarded = regexp.MustCompile(`port-forward service/(\S+) \d+:(\d+) \d+:(\d+) `)
-	fetched   = regexp.MustCompile(`get secret (\S+) -o jsonpath='\{\.data\.([^}]+)\}'`)
 	rolledOut = regexp.MustCompile(`deployment/(\S+)`)
 	resolved  = regexp.MustCompile(`dns:///([^.]+)\.kafka-tools\.svc:(\d+)`)
 )
@@ -240,7 +239,7 @@ func runNotes(t *testing.T, text, work string, secrets map[string]map[string][]b
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Dir = work
-	cmd.Env = append(environ, "PATH="+strings.Join([]string{bin, tools, os.Getenv("PATH")}, ":"), "SECRETS="+secretsDir)
+	cmd.Env = slices.Concat(environ, []string{"PATH=" + strings.Join([]string{bin, tools, os.Getenv("PATH")}, ":"), "SECRETS=" + secretsDir})
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\nsaid\n%s", script, out)
 	return string(out)
