@@ -32,7 +32,7 @@ import (
 
 // TestObjects checks what must hold whatever the values are.
 func TestObjects(t *testing.T) {
-	eachFile(t, func(t *testing.T, name string, objects []object) {
+	eachFile(t, func(t *testing.T, objects []object) {
 		deployment := one[*appsv1.Deployment](t, objects)
 		checkMetadata(t, objects)
 		checkSelectors(t, objects, deployment)

@@ -158,14 +158,14 @@ func named[T object](t testing.TB, objects []object, name string) T {
 }
 
 // eachFile runs a test for every values file, Helm and release of Kubernetes.
-func eachFile(t *testing.T, test func(t *testing.T, name string, objects []object)) {
+func eachFile(t *testing.T, test func(t *testing.T, objects []object)) {
 	t.Helper()
 	for name, path := range valuesFiles(t) {
 		for helmName, program := range helms {
 			for _, kube := range kubeVersions {
 				t.Run(name+"/"+helmName+"/"+kube, func(t *testing.T) {
 					t.Parallel()
-					test(t, name, decode(t, render(t, program, "release", "--values", path, "--kube-version", kube)))
+					test(t, decode(t, render(t, program, "release", "--values", path, "--kube-version", kube)))
 				})
 			}
 		}
