@@ -101,11 +101,18 @@ release-contract: $(TOOLS)/.built ## Record the API as it is as what must not br
 	$(BUF) build -o api/released.binpb
 
 .PHONY: tools
-tools: $(TOOLS)/.built ## Build the pinned developer tools into .tools
+tools: $(TOOLS)/.built $(TOOLS)/helm4 $(TOOLS)/helm3 ## Build the pinned developer tools into .tools
 
 $(TOOLS)/.built: $(foreach m,$(TOOL_MODULES),tools/$(m)/go.mod tools/$(m)/go.sum)
 	@for m in $(TOOL_MODULES); do echo "building the tools of tools/$$m"; go build -C tools/$$m -trimpath -o ../../$(TOOLS)/ tool || exit 1; done
 	@touch $@
+
+# Helm knows its own version, and Helm 3 the newest Kubernetes, only if it is told when it is linked.
+KUBE_MINOR := 37
+HELM3_KUBE := $(foreach p,pkg/chartutil pkg/lint/rules,-X helm.sh/helm/v3/$(p).k8sVersionMajor=1 -X helm.sh/helm/v3/$(p).k8sVersionMinor=$(KUBE_MINOR))
+$(TOOLS)/helm4 $(TOOLS)/helm3: $(TOOLS)/helm%: tools/helm%/go.mod tools/helm%/go.sum
+	go build -C tools/helm$* -trimpath -o ../../$@ \
+	  -ldflags "-s -w $(if $(filter 3,$*),$(HELM3_KUBE)) -X helm.sh/helm/v$*/internal/version.version=$$(go -C tools/helm$* list -m -f '{{.Version}}' helm.sh/helm/v$*)" helm.sh/helm/v$*/cmd/helm
 
 .PHONY: ci
 ci: ## Run all that CI runs
