@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -50,6 +52,29 @@ func check(t *testing.T, name string, run func(context.Context) (detail string, 
 	}
 }
 
+// scratch is where the control planes keep their keys, data and logs.
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "coordsvc-kubernetes-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	interrupt := make(chan os.Signal, 1)
+	signal.Notify(interrupt, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupt
+		os.RemoveAll(scratch)
+		os.Exit(1) // the kernel ends the programs with us
+	}()
+	code := m.Run()
+	if code == 0 {
+		os.RemoveAll(scratch)
+	}
+	os.Exit(code)
+}
+
 func TestChart(t *testing.T) {
 	for _, version := range kubernetes {
 		t.Run(version, func(t *testing.T) {
@@ -64,8 +89,8 @@ func TestChart(t *testing.T) {
 
 // startedControlPlane runs for as long as the test. Its logs stay if the test fails.
 func startedControlPlane(t *testing.T, version string) *controlPlane {
-	dir, err := os.MkdirTemp("", "coordsvc-kubernetes-"+version+"-")
-	if err != nil {
+	dir := filepath.Join(scratch, version)
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var c *controlPlane
@@ -74,25 +99,14 @@ func startedControlPlane(t *testing.T, version string) *controlPlane {
 			c.stop()
 		}
 		if t.Failed() {
-			os.RemoveAll(filepath.Join(dir, "etcd"))
-			os.RemoveAll(filepath.Join(dir, "home"))
-			fmt.Fprintf(os.Stdout, "                the logs of Kubernetes %s: %s/*.log\n", version, dir)
-			return
+			fmt.Fprintf(os.Stdout, "the logs of Kubernetes %s: %s/*.log\n", version, dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
-		os.RemoveAll(dir)
 	})
+	programs, kwok, crds := built(t, version), built(t, "kwok"), built(t, "crds")
 	check(t, "control plane", func(ctx context.Context) (string, error) {
-		// Outside of the check's time: the first build takes minutes.
-		programs, err := build(t.Context(), version)
-		if err != nil {
-			return "", err
-		}
-		kwok, err := build(t.Context(), "kwok")
-		if err != nil {
-			return "", err
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-		defer cancel()
+		var err error
 		if c, err = startControlPlane(ctx, dir, programs, kwok, nodes); err != nil {
 			return "", err
 		}
@@ -103,10 +117,6 @@ func startedControlPlane(t *testing.T, version string) *controlPlane {
 		return "Kubernetes " + gitVersion(out.stdout), nil
 	})
 	check(t, "custom resource definitions", func(ctx context.Context) (string, error) {
-		crds, err := build(ctx, "crds")
-		if err != nil {
-			return "", err
-		}
 		// On the server's side: the client's way keeps a copy in an annotation, which has room for 262144 bytes.
 		if _, err := c.kubectl(ctx, "apply", "--server-side", "-f", crds); err != nil {
 			return "", err
@@ -115,6 +125,14 @@ func startedControlPlane(t *testing.T, version string) *controlPlane {
 		return fmt.Sprintf("%d established", strings.Count(out.stdout, "condition met")), err
 	})
 	return c
+}
+
+func built(t *testing.T, name string) (folder string) {
+	folder, err := build(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 func gitVersion(yaml string) string {
@@ -207,11 +225,11 @@ func (c *controlPlane) restrictedNamespace(ctx context.Context, kinds resources,
 // testThatFaultsAreSeen makes the chart wrong and expects the checks to notice: else they would prove nothing.
 func testThatFaultsAreSeen(t *testing.T, r *release, kinds resources, before []string) {
 	var objects string
-	altered := func(old, new string) (string, error) {
-		if !strings.Contains(objects, old) {
-			return "", fmt.Errorf("the chart has no %q to alter", old)
+	altered := func(right, wrong string) (string, error) {
+		if !strings.Contains(objects, right) {
+			return "", fmt.Errorf("the chart has no %q to alter", right)
 		}
-		return strings.ReplaceAll(objects, old, new), nil
+		return strings.ReplaceAll(objects, right, wrong), nil
 	}
 	check(t, "a misspelt field is seen", func(ctx context.Context) (_ string, err error) {
 		if objects, err = r.render(ctx); err != nil {

@@ -19,7 +19,6 @@ type process struct {
 	log    string // file with what it printed
 	cmd    *exec.Cmd
 	exited chan struct{}
-	err    error // how it ended; valid once exited is closed
 }
 
 // startProcess runs a program, whose output goes to NAME.log in dir.
@@ -43,7 +42,7 @@ func startProcess(dir, program string, args ...string) (*process, error) {
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			p.err = p.cmd.Wait()
+			p.cmd.Wait()
 			close(p.exited)
 		}
 	}()
@@ -68,7 +67,7 @@ func (p *process) stop(grace time.Duration) {
 func (p *process) ended() error {
 	select {
 	case <-p.exited:
-		return fmt.Errorf("%s ended (%v); the end of %s:\n%s", p.name, p.err, p.log, lastLines(p.log, 10))
+		return fmt.Errorf("%s ended, %v; the end of %s:\n%s", p.name, p.cmd.ProcessState, p.log, lastLines(p.log, 10))
 	default:
 		return nil
 	}

@@ -110,10 +110,10 @@ func (r *release) wanted(ctx context.Context) (int, error) {
 	}
 	wanted := -1
 	for _, o := range objects {
-		switch {
-		case o.Kind == "HorizontalPodAutoscaler":
+		switch o.Kind {
+		case "HorizontalPodAutoscaler":
 			return *o.Spec.MinReplicas, nil
-		case o.Kind == "Deployment":
+		case "Deployment":
 			wanted = *o.Spec.Replicas
 		}
 	}
