@@ -27,15 +27,20 @@
 {{/* "true" where the gRPC and the REST port speak TLS. */}}
 {{- define "coordsvc.tls" }}{{ include "coordsvc.setting" (list . "tls.enabled" "false") }}{{ end }}
 
-{{/* The seconds of a Go duration, rounded up: 1m30.5s is 91. */}}
-{{- define "coordsvc.seconds" -}}
+{{/* The seconds of a Go duration, with their fraction: 1m30.5s is 90.5. */}}
+{{- define "coordsvc.exactSeconds" -}}
 {{- $units := dict "h" 3600 "m" 60 "s" 1 "ms" 0.001 "us" 0.000001 "µs" 0.000001 "ns" 0.000000001 -}}
 {{- $sum := 0.0 -}}
 {{- range regexFindAll "[0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h)" . -1 -}}
-{{- $sum = addf $sum (mulf (regexFind "^[0-9.]+" .) (index $units (regexFind "[^0-9.]+$" .))) -}}
+{{- $sum = addf $sum (mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[^0-9.]+$" .))) -}}
 {{- end -}}
-{{- /* The sum may be off by some 1e-15 of it: that is no further second. */ -}}
-{{- round $sum 6 | ceil | int64 -}}
+{{- /* Decimal fractions may come out off by some 1e-15: that is not a further second. */ -}}
+{{- round $sum 6 -}}
+{{- end }}
+
+{{/* The same rounded up to whole seconds, as Kubernetes wants them. */}}
+{{- define "coordsvc.seconds" -}}
+{{- include "coordsvc.exactSeconds" . | float64 | ceil | int64 -}}
 {{- end }}
 
 {{- define "coordsvc.drainDelaySeconds" }}{{ include "coordsvc.setting" (list . "shutdown.drain-delay" "5s") | include "coordsvc.seconds" }}{{ end }}
