@@ -67,6 +67,18 @@ test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's pack
 	$(PROMTOOL) check rules deploy/prometheus/coordsvc.rules.yaml
 	$(PROMTOOL) test rules deploy/prometheus/coordsvc.rules.test.yaml
 
+# The chart's checks. Those on the types of Kubernetes run for the newest release and for the oldest in support.
+CHART := deploy/helm/coordsvc
+.PHONY: chart-test
+chart-test: $(TOOLS)/helm4 $(TOOLS)/helm3 $(TOOLS)/.built ## Check the Helm chart offline, with Helm 4 and 3: lint, render, types, Pod Security, wrong values, notes
+	cd deploy/helm/test && go vet ./... && go test $(GOTESTFLAGS) -count=1 ./... && go test $(GOTESTFLAGS) -count=1 -modfile=oldest.mod -run '^Test(Objects|PodSecuritySeesFaults|DecodingIsStrict)$$' .
+
+.PHONY: test-rollout
+test-rollout: $(TOOLS)/helm4 ## Play rolling updates with the times of the rendered chart, and count lost calls (4 min)
+	@rendered=$$(mktemp); trap 'rm -f '$$rendered EXIT; \
+	$(TOOLS)/helm4 template coordsvc $(CHART) --values $(CHART)/ci/plain-values.yaml >$$rendered && \
+	COORDSVC_CHART_RENDERED=$$rendered go test $(GOTESTFLAGS) -count=1 -run '^TestRollout$$' ./test
+
 .PHONY: kubernetes
 kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (15 min)
 	tools/kubernetes/build 1.37 1.34 kwok crds
@@ -88,15 +100,16 @@ bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wro
 	cd bench && go vet . && go run . -smoke >/dev/null
 
 .PHONY: generate
-generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs
+generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, the generated docs, the chart's schema and README
 	$(BUF) generate
 	sed -i 's/^      "description": "FindCoordinatorsRequest names keys of one type.",$$/&\n      "additionalProperties": false,/' $(OPENAPI) # the plugin has no option for it
 	go test -run 'Docs|Markdown|Documentation' ./internal/config ./service ./internal/telemetry -update
+	cd deploy/helm/test && go test ./generate -update
 
 .PHONY: check-generated
 check-generated: generate ## Fail if anything generated is not as committed
-	@git diff --exit-code -- api docs || { echo "generated files differ from what is committed: run make generate"; exit 1; }
-	@test -z "$$(git status --porcelain -- api docs)" || { git status --short -- api docs; echo "generated files are not committed"; exit 1; }
+	@git diff --exit-code -- api docs deploy/helm || { echo "generated files differ from what is committed: run make generate"; exit 1; }
+	@test -z "$$(git status --porcelain -- api docs deploy/helm)" || { git status --short -- api docs deploy/helm; echo "generated files are not committed"; exit 1; }
 
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers

@@ -39,12 +39,32 @@ func (r *release) render(ctx context.Context) (string, error) {
 
 // acceptStrictly has the server check the objects without storing them, and returns how many
 // there are. A warning is an error: Pod Security warns of a Deployment whose Pods it would refuse.
-func (c *controlPlane) acceptStrictly(ctx context.Context, namespace, objects string) (int, error) {
+func (c *controlPlane) acceptStrictly(ctx context.Context, namespace, objects string) (n int, err error) {
+	// A Pod is only accepted if its service account is there.
+	if accounts := serviceAccounts(objects); accounts != "" {
+		if _, err := c.kubectlInput(ctx, accounts, "-n", namespace, "apply", "-f", "-"); err != nil {
+			return 0, err
+		}
+		defer func() {
+			_, undo := c.kubectlInput(ctx, accounts, "-n", namespace, "delete", "-f", "-")
+			err = errors.Join(err, undo)
+		}()
+	}
 	out, err := c.kubectlInput(ctx, objects, "-n", namespace, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 	if err != nil {
 		return 0, err
 	}
 	return strings.Count(out.stdout, "(server dry run)"), warnings(out)
+}
+
+func serviceAccounts(objects string) string {
+	var accounts []string
+	for document := range strings.SplitSeq(objects, "\n---\n") {
+		if strings.Contains("\n"+document, "\nkind: ServiceAccount\n") {
+			accounts = append(accounts, document)
+		}
+	}
+	return strings.Join(accounts, "\n---\n")
 }
 
 // warnings are the ones that the server sent, as Helm or kubectl show them.

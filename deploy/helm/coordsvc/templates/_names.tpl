@@ -10,10 +10,10 @@
 {{- if not $full -}}
 {{- /* Release names may hold dots and begin with a digit, names of Services may not. */ -}}
 {{- $release := .Release.Name | replace "." "-" -}}
-{{- if contains $name $release -}}
-{{- $full = $release -}}
-{{- else if regexMatch "^[0-9]" $release -}}
+{{- if regexMatch "^[0-9]" $release -}}
 {{- $full = printf "%s-%s" $name $release -}}
+{{- else if contains $name $release -}}
+{{- $full = $release -}}
 {{- else -}}
 {{- $full = printf "%s-%s" $release $name -}}
 {{- end -}}
@@ -40,7 +40,13 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | q
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end }}
 
-{{/* Labels of every object: (list . EXTRA...). What is the chart's own wins. */}}
+{{/* Labels of the Pods. The chart's version is not among them: a new chart alone needs no new Pods. */}}
+{{- define "coordsvc.podLabels" -}}
+{{- $labels := include "coordsvc.selectorLabels" . | fromYaml -}}
+{{- toYaml (merge $labels .Values.podLabels .Values.commonLabels) -}}
+{{- end }}
+
+{{/* Labels of every other object: (list . EXTRA...). What is the chart's own wins. */}}
 {{- define "coordsvc.labels" -}}
 {{- $root := first . -}}
 {{- $labels := include "coordsvc.baseLabels" $root | fromYaml -}}

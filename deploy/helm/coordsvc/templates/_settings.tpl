@@ -35,7 +35,7 @@
 {{- $sum = addf $sum (mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[^0-9.]+$" .))) -}}
 {{- end -}}
 {{- /* Decimal fractions may come out off by some 1e-15: that is not a further second. */ -}}
-{{- round $sum 6 -}}
+{{- round $sum 9 -}}
 {{- end }}
 
 {{/* The same rounded up to whole seconds, as Kubernetes wants them. */}}
@@ -61,12 +61,13 @@
 {{- end }}
 
 {{/*
-While a Pod drains, gRPC clients have left it, and at the drain's end they resolve the headless Service anew. The next
-Pod's drain must not begin before, or a client knows none that serves.
+A gRPC client that balances by itself leaves a Pod when that begins to drain, and resolves the headless Service anew when
+the drain delay is over and the connection ends. gRPC resolves at most every 30 seconds, and DNS answers may be five
+seconds old. The next Pod must not begin to drain before, or a client of two Pods knows none that serves.
 */}}
 {{- define "coordsvc.minReadySeconds" -}}
 {{- if kindIs "invalid" .Values.minReadySeconds -}}
-{{- add 5 (include "coordsvc.drainDelaySeconds" .) -}}
+{{- add 35 (include "coordsvc.drainDelaySeconds" .) -}}
 {{- else -}}
 {{- .Values.minReadySeconds -}}
 {{- end -}}
