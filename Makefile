@@ -99,6 +99,22 @@ bench: ## Measure coordsvc beside kadm, kgo and the rest, and write docs/perform
 bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wrong answer, never for a time
 	cd bench && go vet . && go run . -smoke >/dev/null
 
+.PHONY: image
+image: ## Make the container image for amd64 and arm64 in dist; no container engine is needed
+	go run -C tools/release . image
+
+.PHONY: test-image
+test-image: ## Check the image and run it in an empty folder (as root)
+	go test -C tools/release -count=1 -v -run '^TestImage$$' .
+
+.PHONY: release
+release: ## Make all that a release has in dist: image, archives, deb, rpm, SBOM, checksums
+	go run -C tools/release . all
+
+.PHONY: test-release
+test-release: ## Check the release: install, upgrade and purge the deb, run the unit's command (as root; zsh, fish, rpm, man)
+	go test -C tools/release -count=1 -v -run '^TestRelease$$' .
+
 .PHONY: generate
 generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, the generated docs, the chart's schema and README
 	$(BUF) generate
@@ -108,8 +124,8 @@ generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, the ge
 
 .PHONY: check-generated
 check-generated: generate ## Fail if anything generated is not as committed
-	@git diff --exit-code -- api docs deploy/helm || { echo "generated files differ from what is committed: run make generate"; exit 1; }
-	@test -z "$$(git status --porcelain -- api docs deploy/helm)" || { git status --short -- api docs deploy/helm; echo "generated files are not committed"; exit 1; }
+	@git diff --exit-code -- api docs deploy || { echo "generated files differ from what is committed: run make generate"; exit 1; }
+	@test -z "$$(git status --porcelain -- api docs deploy)" || { git status --short -- api docs deploy; echo "generated files are not committed"; exit 1; }
 
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
@@ -142,4 +158,4 @@ ci: ## Run all that CI runs
 
 .PHONY: clean
 clean: ## Remove what was built here
-	rm -rf bin $(TOOLS)
+	rm -rf bin dist $(TOOLS)

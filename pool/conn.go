@@ -49,7 +49,7 @@ type conn struct {
 
 	// Of the exchange under way.
 	ctx     context.Context
-	armed   bool          // the deadline for the answer awaited is set
+	armed   bool          // the deadline for the write or the answer awaited is set
 	byCtx   bool          // it is the one of ctx
 	since   time.Time     // when the wait for that answer began
 	silence time.Duration // how long it had lasted when the connection broke
@@ -225,11 +225,11 @@ func (c *conn) largest(key kafkawire.APIKey, v kafkawire.Version, request int) i
 // answer reads the next answer into resp. alone says that no other is outstanding.
 func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, alone bool, limit int) error {
 	key := resp.APIKey()
-	c.armed = false
 	frame, err := c.in.next(limit)
 	if err != nil {
 		return c.lost(key, v, err)
 	}
+	c.armed = false // the next answer has its own time, if flush does not begin it
 	c.pulse.heard()
 	got, body, err := kafkawire.DecodeResponseHeader(frame, key, v)
 	if err != nil {

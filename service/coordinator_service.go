@@ -132,8 +132,12 @@ func (s *CoordinatorService) find(ctx context.Context, t kafkawire.KeyType, keys
 	} else if _, ok := ctx.Deadline(); ok {
 		wait = s.limits.MaxTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(wait, s.limits.MaxTimeout))
-	defer cancel()
+	wait = min(wait, s.limits.MaxTimeout)
+	if ends, ok := ctx.Deadline(); !ok || time.Until(ends) > wait {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
 
 	results, err := s.finder.Find(ctx, t, keys)
 	switch {

@@ -8,7 +8,9 @@ import (
 
 // JSONSchema is the text of docs/coordsvc.schema.json: what a settings file may
 // hold, for editors and for checks before a deployment. (Draft 2020-12.)
-func JSONSchema() string {
+func JSONSchema() string { return jsonSchema(table) }
+
+func jsonSchema(table []*Setting) string {
 	root := object{
 		"$schema":              "https://json-schema.org/draft/2020-12/schema",
 		"title":                "Settings of coordsvc",
@@ -17,13 +19,18 @@ func JSONSchema() string {
 		"additionalProperties": false,
 		"properties":           object{},
 	}
-	for s := range All() {
+	for _, s := range withOldNames(table) {
 		path := strings.Split(s.Path, ".")
 		at := root
 		for _, name := range path[:len(path)-1] {
 			at = at.group(name)
 		}
-		at["properties"].(object)[path[len(path)-1]] = s.schema()
+		property := s.schema()
+		if find(table, s.Path) == nil { // an old name
+			property["deprecated"] = true
+			delete(property, "default")
+		}
+		at["properties"].(object)[path[len(path)-1]] = property
 	}
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
@@ -48,6 +55,9 @@ func (o object) group(name string) object {
 
 // durationPattern is what time.ParseDuration takes, without a sign.
 const durationPattern = `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`
+
+// sizePattern is what parseSize takes.
+const sizePattern = `^[0-9]+ *(B|KiB|MiB|GiB)$`
 
 func (s *Setting) schema() object {
 	o := object{
@@ -76,6 +86,9 @@ func (s *Setting) schema() object {
 		return o
 	case "duration":
 		o["pattern"] = durationPattern
+		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
+	case "size":
+		o["pattern"] = sizePattern
 		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
 	default:
 		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })

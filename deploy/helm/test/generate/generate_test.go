@@ -35,7 +35,7 @@ func TestGenerated(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"values.schema.json":        schemaFile(t, values),
 		"README.md":                 readme(t, values),
-		"files/durations.yaml":      durations(),
+		"files/limits.yaml":         limits(),
 		"files/coordsvc.rules.yaml": read(t, root, "deploy/prometheus/coordsvc.rules.yaml"),
 		"files/coordsvc.json":       read(t, root, "deploy/grafana/coordsvc.json"),
 	} {
@@ -228,12 +228,12 @@ func (v *value) writeRows(t *testing.T, b *bytes.Buffer) {
 	}
 }
 
-// durations is what templates check durations by: a JSON schema cannot compare them.
-func durations() []byte {
+// limits is what templates check durations and sizes by: a JSON schema cannot compare them.
+func limits() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Made of the settings table. To change it: make generate\n")
 	for s := range config.All() {
-		if s.Type() == "duration" {
+		if (s.Type() == "duration" || s.Type() == "size") && s.Limit.Max != "" {
 			fmt.Fprintf(&b, "%s: {min: %s, max: %s}\n", s.Path, s.Limit.Min, s.Limit.Max)
 		}
 	}
