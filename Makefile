@@ -79,6 +79,14 @@ test-rollout: $(TOOLS)/helm4 ## Play rolling updates with the times of the rende
 	$(TOOLS)/helm4 template coordsvc $(CHART) --values $(CHART)/ci/plain-values.yaml >$$rendered && \
 	COORDSVC_CHART_RENDERED=$$rendered go test $(GOTESTFLAGS) -count=1 -run '^TestRollout$$' ./test
 
+.PHONY: kubernetes
+kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (15 min)
+	tools/kubernetes/build 1.37 1.34 kwok crds
+
+.PHONY: chart-test-server
+chart-test-server: $(TOOLS)/helm4 $(TOOLS)/helm3 kubernetes ## Install the chart into real API servers of Kubernetes 1.37 and 1.34, with Helm 4 and 3
+	cd deploy/helm/servertest && go test $(GOTESTFLAGS) -count=1 -timeout 20m
+
 .PHONY: bench-codec
 bench-codec: ## Time the wire layer beside kmsg
 	go test -run '^$$' -bench . -benchmem ./kafkawire
@@ -122,6 +130,7 @@ check-generated: generate ## Fail if anything generated is not as committed
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
 	$(LINT) run ./...
+	cd deploy/helm/servertest && $(CURDIR)/$(LINT) run ./...
 	$(BUF) lint
 	$(BUF) breaking --against api/released.binpb
 
