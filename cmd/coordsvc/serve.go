@@ -48,6 +48,7 @@ func (c *serveCmd) Run(inv *invocation) error {
 		return err
 	}
 	defer seen.close(logger)
+	defer keepHeapRoom()()
 	instance, err := newInstance(&loaded.Settings, seen, logger)
 	if err != nil {
 		return named(err, loaded)
