@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -31,6 +32,10 @@ const (
 	// chunkBytes is how many bytes of keys begin the last key of a flight: group ids
 	// have a few dozen bytes each, but may have 32,767.
 	chunkBytes = 1 << 20
+	// yields is how often a flight lets others run before it takes its keys. Under load
+	// it is woken together with callers who are about to ask; first those whom the last
+	// answer woke, then those whom the network did.
+	yields = 2
 	// singleWindows is how many pipeline windows of one-key requests a flight carries.
 	singleWindows = 4
 )
@@ -40,7 +45,9 @@ const (
 func (q *queue) fly() {
 	defer q.f.flights.Done()
 	lease, err := q.f.acquire(q.minVersion)
-
+	for range yields {
+		runtime.Gosched()
+	}
 	q.mu.Lock()
 	q.acquiring--
 	asks := q.take(q.capacity(lease))
