@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -124,10 +123,10 @@ func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, pa
 	if v >= batchVersion {
 		results, err = q.exchangeBatch(ctx, lease, asks, v, m)
 		if err == nil && oneKeyMayHaveFailedAll(results) {
-			results, err = q.exchangeSingles(ctx, lease, asks, v)
+			results, err = q.exchangeSingles(ctx, lease, asks, v, m)
 		}
 	} else {
-		results, err = q.exchangeSingles(ctx, lease, asks, v)
+		results, err = q.exchangeSingles(ctx, lease, asks, v, m)
 	}
 	if err == nil {
 		lost := dropLostSession(lease, results)
@@ -167,20 +166,34 @@ func (q *queue) exchangeBatch(ctx context.Context, lease *pool.Lease, asks []*as
 		m.keys = append(m.keys, a.key)
 	}
 	req := &kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: m.keys}
+	m.answer.keys, m.answer.hosts = m.keys, &m.hosts
 	_, err := q.send(ctx, lease, len(m.keys), []kafkawire.Request{req}, []kafkawire.Response{&m.answer}, v, 1)
 	if err != nil {
-		m.answer = kafkawire.FindCoordinatorResponse{} // it may be half filled
+		m.answer = answer{} // it may be half filled
 		return nil, err
 	}
-	m.results = match(m.results, m.keys, m.answer.Coordinators, v, lease.Addr(), hosts{})
+	m.results = match(m.results, m.keys, m.answer.Coordinators, v, lease.Addr())
 	return m.results, nil
+}
+
+// An answer is decoded with the question at hand: its rows share the strings of the
+// keys that were asked for, and of the hosts that were named before.
+type answer struct {
+	kafkawire.FindCoordinatorResponse
+	keys  []string
+	hosts *kafkawire.Hosts
+}
+
+func (a *answer) Decode(src []byte, v kafkawire.Version) error {
+	return a.DecodeSharing(src, v, a.keys, a.hosts)
 }
 
 // flightMemory is what a flight needs until its outcomes are handed over: none of it
 // is seen by callers, so the next flight uses it again.
 type flightMemory struct {
 	keys    []string
-	answer  kafkawire.FindCoordinatorResponse
+	answer  answer
+	hosts   kafkawire.Hosts
 	results []Result
 }
 
@@ -190,7 +203,7 @@ var flightMemories = sync.Pool{New: func() any { return new(flightMemory) }}
 // broker may answer more rows than it was asked for.
 const keptRows = 1 << 10
 
-// giveBack lets go of all keys and answers.
+// giveBack lets go of all keys and answers, not of the brokers' hosts.
 func (m *flightMemory) giveBack() {
 	if cap(m.keys) > keptRows || cap(m.answer.Coordinators) > keptRows {
 		return
@@ -203,37 +216,35 @@ func (m *flightMemory) giveBack() {
 
 // exchangeSingles asks for each key in a request of its own, pipelined. On an
 // error it returns the outcomes that came before it.
-func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*ask, v kafkawire.Version) ([]Result, error) {
+func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*ask, v kafkawire.Version, m *flightMemory) ([]Result, error) {
 	n := len(asks)
 	keys := make([]string, n)
 	reqs, resps := make([]kafkawire.Request, n), make([]kafkawire.Response, n)
-	reqBodies, respBodies := make([]kafkawire.FindCoordinatorRequest, n), make([]kafkawire.FindCoordinatorResponse, n)
+	questions, answers := make([]kafkawire.FindCoordinatorRequest, n), make([]answer, n)
+	rows := make([]kafkawire.Coordinator, n)
 	for i, a := range asks {
 		keys[i] = a.key
-		reqBodies[i] = kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: keys[i : i+1]}
-		reqs[i], resps[i] = &reqBodies[i], &respBodies[i]
+		questions[i] = kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: keys[i : i+1]}
+		answers[i] = answer{keys: keys[i : i+1], hosts: &m.hosts}
+		answers[i].Coordinators = rows[i : i : i+1] // the room for its one row
+		reqs[i], resps[i] = &questions[i], &answers[i]
 	}
 	done, err := q.send(ctx, lease, n, reqs, resps, v, q.f.cfg.PipelineWindow)
 	results := make([]Result, n)
-	known := hosts{}
 	for i := range done {
-		rows := respBodies[i].Coordinators
-		if v < batchVersion && len(rows) == 1 {
-			rows[0].Key = keys[i] // these versions do not repeat the key
-		}
-		match(results[i:i:i+1], keys[i:i+1], rows, v, lease.Addr(), known)
+		match(results[i:i:i+1], keys[i:i+1], answers[i].Coordinators, v, lease.Addr())
 	}
 	return results[:done], err
 }
 
 // match finds the row of each key, and writes the outcomes over old. Apache Kafka answers in the order asked; others
 // may not, so the key decides. A missing row is an outcome too.
-func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string, known hosts) []Result {
+func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string) []Result {
 	results := slices.Grow(old[:0], len(keys))[:len(keys)]
 	var misplaced map[string]int // by key, its index; not by row, of which there may be any number
 	for i, key := range keys {
 		if i < len(rows) && rows[i].Key == key {
-			results[i] = outcome(&rows[i], v, addr, known)
+			results[i] = outcome(&rows[i], v, addr)
 			continue
 		}
 		if misplaced == nil {
@@ -247,7 +258,7 @@ func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawir
 			break
 		}
 		if i, ok := misplaced[rows[j].Key]; ok {
-			results[i] = outcome(&rows[j], v, addr, known)
+			results[i] = outcome(&rows[j], v, addr)
 			delete(misplaced, rows[j].Key)
 		}
 	}
@@ -255,7 +266,7 @@ func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawir
 }
 
 // outcome translates one row of an answer.
-func outcome(row *kafkawire.Coordinator, v kafkawire.Version, addr string, known hosts) Result {
+func outcome(row *kafkawire.Coordinator, v kafkawire.Version, addr string) Result {
 	r := Result{APIVersion: v, AnsweredBy: addr}
 	switch {
 	case row.ErrorCode != kafkawire.ErrNone:
@@ -263,22 +274,9 @@ func outcome(row *kafkawire.Coordinator, v kafkawire.Version, addr string, known
 	case row.NodeID < 0 || !isHost(row.Host) || row.Port < 1 || row.Port > 65535:
 		r.Err = failure(ReasonInvalidAnswer, fmt.Sprintf("node %d, host %s, port %d", row.NodeID, quoteKey(row.Host), row.Port))
 	default:
-		r.Coordinator = Coordinator{NodeID: row.NodeID, Host: known.own(row.Host), Port: row.Port}
+		r.Coordinator = Coordinator{NodeID: row.NodeID, Host: row.Host, Port: row.Port}
 	}
 	return r
-}
-
-// hosts has a copy of each host of an answer: the strings of a decoded answer are
-// parts of its frame, and callers would keep all of that in memory.
-type hosts map[string]string
-
-func (h hosts) own(host string) string {
-	own, ok := h[host]
-	if !ok {
-		own = strings.Clone(host)
-		h[own] = own
-	}
-	return own
 }
 
 // isHost refuses what can be no host's name or address, and what JSON and protobuf

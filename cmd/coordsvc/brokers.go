@@ -33,23 +33,15 @@ Exit codes: 0 every broker is up; 1 some are not; 2 wrong usage; 3 none is.`
 
 // Run connects, and shows the brokers once each was tried or the time is up.
 func (c *brokersCmd) Run(inv *invocation) error {
-	loaded, err := c.load(inv, requiredToServe...)
+	loaded, err := c.loadFitted(inv)
 	if err != nil {
 		return err
 	}
-	if err := c.applyTimeout(loaded); err != nil {
-		return err
-	}
-	logger, err := c.logger(inv, loaded)
+	instance, closeInstance, err := c.connect(inv, loaded)
 	if err != nil {
 		return err
 	}
-	instance, err := newInstance(&loaded.Settings, nil, logger)
-	if err != nil {
-		return named(err, loaded)
-	}
-	defer instance.close(logger)
-	instance.start()
+	defer closeInstance()
 
 	brokers, err := triedBrokers(inv.ctx, instance, loaded.Lookup.DefaultTimeout, loaded.Kafka.DiscoverBrokers)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 	"github.com/coordsvc/coordsvc/internal/config"
-	"github.com/coordsvc/coordsvc/internal/server"
 )
 
 type demoCmd struct {
@@ -53,28 +52,18 @@ func (c *demoCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	seen, logger, err := observe(&loaded.Settings, logger)
+	open, err := openService(loaded, logger)
 	if err != nil {
 		return err
 	}
-	defer seen.close(logger)
-	instance, err := newInstance(&loaded.Settings, seen, logger)
-	if err != nil {
-		return named(err, loaded)
-	}
-	defer instance.close(logger)
-	srv, err := listen(loaded, instance, logger)
-	if err != nil {
-		return err
-	}
-	instance.start()
+	defer open.close()
 
 	// The server runs while the lookup is made, so that Ctrl-C works at any time.
 	ctx, cancel := context.WithCancel(inv.ctx)
 	defer cancel()
 	stopped := make(chan error, 1)
-	go func() { stopped <- srv.Run(ctx) }()
-	err = c.show(ctx, inv, loaded.Kafka.Brokers, instance, srv, moved)
+	go func() { stopped <- open.Run(ctx) }()
+	err = c.show(ctx, inv, loaded.Kafka.Brokers, open, moved)
 	if err != nil {
 		cancel()
 	}
@@ -129,8 +118,8 @@ func taken(address string) bool {
 }
 
 // show makes one lookup and prints what to try.
-func (c *demoCmd) show(ctx context.Context, inv *invocation, brokers []string, instance *instance, srv *server.Server, moved []string) error {
-	answer, err := instance.FindCoordinators(ctx, &coordsvcv1.FindCoordinatorsRequest{
+func (c *demoCmd) show(ctx context.Context, inv *invocation, brokers []string, open *openedService, moved []string) error {
+	answer, err := open.instance.FindCoordinators(ctx, &coordsvcv1.FindCoordinatorsRequest{
 		Keys: demoKeys, Timeout: durationpb.New(10 * time.Second),
 	})
 	if err != nil {
@@ -138,7 +127,7 @@ func (c *demoCmd) show(ctx context.Context, inv *invocation, brokers []string, i
 	}
 	out := inv.out
 	fmt.Fprintf(out, "A cluster of three brokers runs at %s.\ncoordsvc serves gRPC at %s, REST at %s, health at %s.\n",
-		strings.Join(brokers, ", "), srv.GRPCAddr(), srv.HTTPAddr(), srv.AdminAddr())
+		strings.Join(brokers, ", "), open.GRPCAddr(), open.HTTPAddr(), open.AdminAddr())
 	for _, line := range moved {
 		fmt.Fprintln(out, line+".")
 	}
@@ -148,7 +137,7 @@ func (c *demoCmd) show(ctx context.Context, inv *invocation, brokers []string, i
 	table.end(int(answer.GetFailed()))
 
 	fmt.Fprint(out, "\nTry, in another terminal:\n\n")
-	for _, line := range demoLines(ownCommand(inv.program), dialable(srv.GRPCAddr()), dialable(srv.HTTPAddr()), dialable(srv.AdminAddr()), brokers[0]) {
+	for _, line := range demoLines(ownCommand(inv.program), dialable(open.GRPCAddr()), dialable(open.HTTPAddr()), dialable(open.AdminAddr()), brokers[0]) {
 		fmt.Fprintln(out, "  "+line)
 	}
 	fmt.Fprint(out, "\nCtrl-C ends it.\n")

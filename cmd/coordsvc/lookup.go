@@ -30,7 +30,7 @@ type lookupSettings struct {
 type lookupCmd struct {
 	lookupSettings
 
-	Type   keyType `short:"t" default:"group" placeholder:"TYPE" help:"What the keys name: group, transaction or share. Default: group."`
+	Type   keyType `short:"t" default:"group" choices:"group,transaction,share" placeholder:"TYPE" help:"What the keys name: group, transaction or share. Default: group."`
 	Output string  `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"table, or json as REST answers it. Default: table."`
 
 	Keys []string `arg:"" optional:"" name:"key" help:"The keys. - reads more from standard input, one a line."`
@@ -76,11 +76,8 @@ var errInterrupted = &failure{code: exitInterrupted}
 
 // Run looks up the keys.
 func (c *lookupCmd) Run(inv *invocation) error {
-	loaded, err := c.load(inv, requiredToServe...)
+	loaded, err := c.loadFitted(inv)
 	if err != nil {
-		return err
-	}
-	if err := c.applyTimeout(loaded); err != nil {
 		return err
 	}
 	keys, err := collectKeys(inv.ctx, c.Keys, inv.in)
@@ -90,16 +87,11 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	if err := checkKeys(c.Type.wire, keys); err != nil {
 		return err
 	}
-	logger, err := c.logger(inv, loaded)
+	instance, closeInstance, err := c.connect(inv, loaded)
 	if err != nil {
 		return err
 	}
-	instance, err := newInstance(&loaded.Settings, nil, logger)
-	if err != nil {
-		return named(err, loaded)
-	}
-	defer instance.close(logger)
-	instance.start()
+	defer closeInstance()
 
 	out := bufio.NewWriter(inv.out)
 	run := bulkLookup{
@@ -128,13 +120,18 @@ func (c *lookupCmd) Run(inv *invocation) error {
 // has time for: a broker of Kafka 0.9.0 answers the third question only.
 const dialsWithinTimeout = 3
 
-// applyTimeout puts --timeout into the settings, and fits the others to it: there
-// is no service to protect here, and no second caller, so it may be longer than
+// loadFitted reads the settings, puts --timeout into them, and fits the others to it:
+// there is no service to protect here, and no second caller, so it may be longer than
 // lookup.max-timeout, and no wait within it need end before it.
-func (c *lookupSettings) applyTimeout(loaded *config.Loaded) error {
+func (c *lookupSettings) loadFitted(inv *invocation) (*config.Loaded, error) {
+	loaded, err := c.load(inv, requiredToServe...)
+	if err != nil {
+		return nil, err
+	}
+	printWarnings(inv, loaded)
 	if c.Timeout != nil {
 		if *c.Timeout <= 0 {
-			return failf(exitUsage, "--timeout is %s; it must be greater than zero", *c.Timeout)
+			return nil, failf(exitUsage, "--timeout is %s; it must be greater than zero", *c.Timeout)
 		}
 		loaded.Lookup.DefaultTimeout = *c.Timeout
 	}
@@ -144,7 +141,21 @@ func (c *lookupSettings) applyTimeout(loaded *config.Loaded) error {
 	if loaded.Origin("kafka.dial-timeout").Source == config.SourceDefault {
 		loaded.Kafka.DialTimeout = min(loaded.Kafka.DialTimeout, timeout/dialsWithinTimeout)
 	}
-	return nil
+	return loaded, nil
+}
+
+// connect starts an instance without ports, which must be closed.
+func (c *lookupSettings) connect(inv *invocation, loaded *config.Loaded) (i *instance, closeInstance func(), err error) {
+	logger, err := c.logger(inv, loaded)
+	if err != nil {
+		return nil, nil, err
+	}
+	i, err = newInstance(&loaded.Settings, nil, logger)
+	if err != nil {
+		return nil, nil, named(err, loaded)
+	}
+	i.start()
+	return i, func() { i.close(logger) }, nil
 }
 
 // logger is silent unless --log-level asks for more: what goes wrong is in the

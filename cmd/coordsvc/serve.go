@@ -43,37 +43,61 @@ func (c *serveCmd) Run(inv *invocation) error {
 	if limit := memlimit.Set(); limit > 0 {
 		logger.Info("the container bounds memory: the heap is kept below nine tenths of that (set GOMEMLIMIT to choose)", "bytes", limit)
 	}
-	seen, logger, err := observe(&loaded.Settings, logger)
+	open, err := openService(loaded, logger)
 	if err != nil {
 		return err
 	}
-	defer seen.close(logger)
+	defer open.close()
 	defer keepHeapRoom()()
-	instance, err := newInstance(&loaded.Settings, seen, logger)
-	if err != nil {
-		return named(err, loaded)
-	}
-	defer instance.close(logger)
-	srv, err := listen(loaded, instance, logger)
-	if err != nil {
-		return err
-	}
-	instance.start()
-	return srv.Run(inv.ctx)
+	return open.Run(inv.ctx)
 }
 
-// listen opens the ports. Calls are answered once the server runs.
-func listen(loaded *config.Loaded, instance *instance, logger *slog.Logger) (*server.Server, error) {
-	cfg := serverConfig(&loaded.Settings)
-	if err := instance.seen.show(&cfg, loaded); err != nil {
+// openedService is an instance that listens. Calls are answered once the server runs.
+type openedService struct {
+	*server.Server
+
+	instance *instance
+	logger   *slog.Logger
+}
+
+// openService makes all parts of the service and opens its ports.
+func openService(loaded *config.Loaded, logger *slog.Logger) (*openedService, error) {
+	for _, warning := range loaded.Warnings {
+		logger.Warn(warning)
+	}
+	seen, logger, err := observe(&loaded.Settings, logger)
+	if err != nil {
 		return nil, err
 	}
-	srv, err := server.New(cfg, instance, instance.cluster.Ready, logger)
-	if err != nil {
+	open := &openedService{logger: logger}
+	if open.instance, err = newInstance(&loaded.Settings, seen, logger); err != nil {
+		seen.close(logger)
 		return nil, named(err, loaded)
 	}
-	instance.seen.collect(instance.cluster, instance.finder, srv)
-	return srv, srv.Listen()
+	if err := open.listen(loaded); err != nil {
+		open.close()
+		return nil, err
+	}
+	open.instance.start()
+	return open, nil
+}
+
+func (o *openedService) listen(loaded *config.Loaded) error {
+	cfg := serverConfig(&loaded.Settings)
+	if err := o.instance.seen.show(&cfg, loaded); err != nil {
+		return err
+	}
+	var err error
+	if o.Server, err = server.New(cfg, o.instance, o.instance.cluster.Ready, o.logger); err != nil {
+		return named(err, loaded)
+	}
+	o.instance.seen.collect(o.instance.cluster, o.instance.finder, o.Server)
+	return o.Listen()
+}
+
+func (o *openedService) close() {
+	o.instance.close(o.logger)
+	o.instance.seen.close(o.logger)
 }
 
 // serverConfig is what the server needs of the settings.
@@ -84,6 +108,8 @@ func serverConfig(settings *config.Settings) server.Config {
 	cfg.AdminAddress = settings.Admin.Address
 	cfg.MaxTimeout = settings.Lookup.MaxTimeout
 	cfg.MaxCallsInFlight = settings.Limits.MaxCallsInFlight
+	cfg.MaxKeys = settings.Lookup.MaxKeys
+	cfg.MaxMemory = int64(settings.Limits.MaxCallsMemory)
 	cfg.MaxMessageBytes = int(settings.Limits.MaxMessageBytes)
 	cfg.MaxConnectionAge = settings.Limits.MaxConnectionAge
 	cfg.TLS = server.TLS{

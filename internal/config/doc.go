@@ -16,5 +16,5 @@
 // To add a setting: a field in Settings (settings.go) and a row in the table
 // (table.go). Flags, environment, YAML, help, `coordsvc config` and
 // docs/configuration.md follow; `go test ./internal/config -update` rewrites the
-// last. A rule between two settings goes into rules.go.
+// last. To rename one, give the row its old path as Formerly. A rule between two settings goes into rules.go.
 package config

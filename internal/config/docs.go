@@ -34,6 +34,9 @@ func (s *Setting) writeMarkdown(b *strings.Builder) {
 	if s.Example != "" {
 		fmt.Fprintf(b, "- Example: `%s`\n", s.Example)
 	}
+	if old := s.old(); old != nil {
+		fmt.Fprintf(b, "- Formerly: `%s`, `%s`, `--%s`; still read, with a warning, but not beside the new name\n", old.Path, old.Env(), old.Flag())
+	}
 	if s.Secret {
 		b.WriteString("- Secret: it is never printed\n")
 	}

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/coordsvc/coordsvc/internal/spelling"
 )
 
 // serviceLink matches what Kubernetes and Docker links set in every container for
@@ -28,7 +30,7 @@ func fromEnviron(table []*Setting, environ []string) ([]located, []error) {
 			mistakes = append(mistakes, &Error{
 				Setting: name,
 				Origin:  Origin{Source: SourceEnv},
-				Reason:  "there is no setting with this environment variable" + didYouMean(nearestEnv(table, name)),
+				Reason:  "there is no setting with this environment variable" + suggestEnv(table, name),
 			})
 			continue
 		}
@@ -37,16 +39,17 @@ func fromEnviron(table []*Setting, environ []string) ([]located, []error) {
 	return values, mistakes
 }
 
-// nearestEnv compares what stands after the prefix, which all names share.
-func nearestEnv(table []*Setting, name string) string {
+// suggestEnv compares what stands after the prefix, which all names share.
+func suggestEnv(table []*Setting, name string) string {
 	names := []string{strings.TrimPrefix(ConfigEnv, EnvPrefix)}
 	for _, s := range table {
 		names = append(names, strings.TrimPrefix(s.Env(), EnvPrefix))
 	}
-	if best := nearest(strings.TrimPrefix(name, EnvPrefix), names); best != "" {
-		return EnvPrefix + best
+	meant := spelling.Nearest(strings.TrimPrefix(name, EnvPrefix), names)
+	if meant == "" {
+		return ""
 	}
-	return ""
+	return "; did you mean " + EnvPrefix + meant + "?"
 }
 
 // lookupEnv returns the value of a variable; "" where it is not there. The last

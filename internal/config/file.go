@@ -169,7 +169,7 @@ func (r *fileReader) unknown(path, parent string, line int) {
 			names = append(names, s.Name)
 		}
 	}
-	r.mistake(path, line, "there is no such setting%s", didYouMean(nearest(path, names)))
+	r.mistake(path, line, "there is no such setting%s", didYouMean(path, names))
 }
 
 func (r *fileReader) mistake(setting string, line int, format string, args ...any) {

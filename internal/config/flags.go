@@ -25,7 +25,7 @@ func NewFlags(sections ...string) *Flags {
 func newFlags(table []*Setting, sections []string) *Flags {
 	f := &Flags{}
 	var fields []reflect.StructField
-	for _, s := range table {
+	for _, s := range withOldNames(table) {
 		if len(sections) > 0 && !slices.Contains(sections, s.Section()) {
 			continue
 		}
@@ -33,12 +33,16 @@ func newFlags(table []*Setting, sections []string) *Flags {
 		if s.Type() == "boolean" {
 			fieldType = reflect.TypeFor[flagBool]()
 		}
+		hidden := ""
+		if find(table, s.Path) == nil { // an old name
+			hidden = ` hidden:""`
+		}
 		f.settings = append(f.settings, s)
 		fields = append(fields, reflect.StructField{
 			Name: fmt.Sprintf("Flag%d", len(fields)),
 			Type: fieldType,
-			Tag: reflect.StructTag(fmt.Sprintf(`name:%q help:%q group:%q placeholder:%q`,
-				s.Flag(), flagHelp(s), sectionTitle(s.Section())+":", placeholder(s))),
+			Tag: reflect.StructTag(fmt.Sprintf(`name:%q help:%q group:%q placeholder:%q%s`,
+				s.Flag(), flagHelp(s), sectionTitle(s.Section())+":", placeholder(s), hidden)),
 		})
 	}
 	f.fields = reflect.New(reflect.StructOf(fields))

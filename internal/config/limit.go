@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/coordsvc/coordsvc/internal/spelling"
 )
 
 // Limit is what a value must keep to, in a form that documentation and schemas
@@ -100,7 +102,7 @@ func oneOf(values ...string) Limit {
 		OneOf: values,
 		check: func(value any) error {
 			if text := value.(string); !slices.Contains(values, text) {
-				return fmt.Errorf("%q is not one of %s%s", text, strings.Join(values, ", "), didYouMean(nearest(text, values)))
+				return fmt.Errorf("%q is not one of %s%s", text, strings.Join(values, ", "), didYouMean(text, values))
 			}
 			return nil
 		},
@@ -293,4 +295,13 @@ func checkPort(address, port string, lowest int) error {
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return err == nil
+}
+
+// didYouMean ends an error about a name that is none of the candidates.
+func didYouMean(given string, candidates []string) string {
+	meant := spelling.Nearest(given, candidates)
+	if meant == "" {
+		return ""
+	}
+	return "; did you mean " + meant + "?"
 }

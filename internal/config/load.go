@@ -33,6 +33,9 @@ type Sources struct {
 type Loaded struct {
 	Settings
 
+	// Warnings are to be shown to the person who wrote the settings: old names.
+	Warnings []string
+
 	table   []*Setting
 	origins map[string]Origin
 }
@@ -75,11 +78,13 @@ func load(table []*Setting, sources Sources) (*Loaded, error) {
 		mistakes = append(mistakes, errs...)
 	}
 	// From the weakest to the strongest; the last one given is in force.
-	collect(fromFile(table, sources))
-	collect(fromEnviron(table, sources.Environ))
+	names := withOldNames(table)
+	collect(fromFile(names, sources))
+	collect(fromEnviron(names, sources.Environ))
 	collect(sources.Flags.values(), nil)
 
 	for _, s := range table {
+		mistakes = append(mistakes, loaded.adopt(s, given)...)
 		mistakes = append(mistakes, loaded.settle(s, given[s.Path])...)
 		if slices.Contains(sources.Require, s.Path) && given[s.Path] == nil {
 			mistakes = append(mistakes, &Error{Setting: s.Path, Reason: "must be set: give --" + s.Flag() + " or " + s.Env() +

@@ -8,7 +8,9 @@ import (
 
 // JSONSchema is the text of docs/coordsvc.schema.json: what a settings file may
 // hold, for editors and for checks before a deployment. (Draft 2020-12.)
-func JSONSchema() string {
+func JSONSchema() string { return jsonSchema(table) }
+
+func jsonSchema(table []*Setting) string {
 	root := object{
 		"$schema":              "https://json-schema.org/draft/2020-12/schema",
 		"title":                "Settings of coordsvc",
@@ -17,13 +19,18 @@ func JSONSchema() string {
 		"additionalProperties": false,
 		"properties":           object{},
 	}
-	for s := range All() {
+	for _, s := range withOldNames(table) {
 		path := strings.Split(s.Path, ".")
 		at := root
 		for _, name := range path[:len(path)-1] {
 			at = at.group(name)
 		}
-		at["properties"].(object)[path[len(path)-1]] = s.schema()
+		property := s.schema()
+		if find(table, s.Path) == nil { // an old name
+			property["deprecated"] = true
+			delete(property, "default")
+		}
+		at["properties"].(object)[path[len(path)-1]] = property
 	}
 	text, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {

@@ -133,6 +133,7 @@ type Admin struct {
 // Limits bound what all callers together may ask of the service.
 type Limits struct {
 	MaxCallsInFlight int
+	MaxCallsMemory   Size // 0: chosen at the start
 	MaxMessageBytes  Size
 	MaxConnectionAge time.Duration
 	MaxWaitingKeys   int

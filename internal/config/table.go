@@ -27,6 +27,9 @@ type Setting struct {
 	Secret bool
 	// Limit is what the value must keep to.
 	Limit Limit
+	// Formerly is the path that the setting had before it was renamed; "" where it
+	// was not. The old names still work, with a warning, until the row loses this.
+	Formerly string
 
 	// field points to the place in the settings that holds the value: a *string,
 	// *bool, *int, *float64, *Size, *time.Duration or *[]string. Its type is the type of the setting.
@@ -455,6 +458,16 @@ var table = []*Setting{
 			"What comes on top is refused with OVERLOADED, before its body is read.",
 		Limit: from(1, 1_000_000),
 		field: func(s *Settings) any { return &s.Limits.MaxCallsInFlight },
+	},
+	{
+		Path:    "limits.max-calls-memory",
+		Default: "0B",
+		Doc: "Memory that the calls that are being answered may take together, estimated: four bytes for each byte of a request, and 512 for each key. " +
+			"A call that does not fit is refused with OVERLOADED, before its body is read; a quarter is kept for small calls. " +
+			"0B chooses: half of the memory that the process may have (GOMEMLIMIT, or nine tenths of the container's), " +
+			"256MiB where that is not limited, and never less than the largest call needs.",
+		Limit: sizes(0, 1<<40),
+		field: func(s *Settings) any { return &s.Limits.MaxCallsMemory },
 	},
 	{
 		Path:    "limits.max-message-bytes",

@@ -134,20 +134,6 @@ func (g *gate) authorize(caller auth.Caller, req any) error {
 	return refusalStatus(err, field)
 }
 
-// decodeKey finds the request of a gRPC call that is not decoded yet.
-type decodeKey struct{}
-
-// lateRequest is the message that a request is to be decoded into.
-type lateRequest struct {
-	decode func(any) error
-	into   any
-}
-
-func (l *lateRequest) later(into any) error {
-	l.into = into
-	return nil
-}
-
 // decodeAfterAuth has grpc-go hand each request to the chain empty; the
 // admission step fills it. Otherwise strangers could have requests read and decoded: millions of
 // empty keys, two bytes each on the wire, sixteen in memory.
@@ -155,21 +141,12 @@ func decodeAfterAuth(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 	late := *service
 	late.Methods = slices.Clone(service.Methods)
 	for i, method := range service.Methods {
-		late.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			request := &lateRequest{decode: decode}
+		late.Methods[i].Handler = func(srv any, ctx context.Context, _ func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			request := &lateRequest{}
 			return method.Handler(srv, context.WithValue(ctx, decodeKey{}, request), request.later, interceptor)
 		}
 	}
 	return &late
-}
-
-// decodeNow fills the request of a gRPC call.
-func decodeNow(ctx context.Context) error {
-	late, ok := ctx.Value(decodeKey{}).(*lateRequest)
-	if !ok { // REST, or a service that decodes by itself
-		return nil
-	}
-	return late.decode(late.into)
 }
 
 // admit asks the gate, and for a place, before anything of the request is read but
@@ -180,7 +157,7 @@ func (f *front) admit(w http.ResponseWriter, r *http.Request, matched *route, ca
 	ctx := peer.NewContext(context.WithValue(r.Context(), restCallKey{}, call), call.peer)
 	call.verdict = f.gate.judge(ctx, r.Header.Values("Authorization"))
 	if call.verdict.refused == nil {
-		call.place = &place{f.limits.enter()}
+		call.place = &place{err: f.limits.enter(), share: share{of: f.limits.memory}}
 		if call.place.err == nil {
 			return true
 		}

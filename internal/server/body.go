@@ -7,9 +7,13 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -28,31 +32,86 @@ func newCheckedBody(text []byte) *checkedBody {
 
 func (*checkedBody) Close() error { return nil }
 
-// readBody reads the JSON body of a POST.
-func readBody(w http.ResponseWriter, r *http.Request, p params, limit int64) (*checkedBody, *refusal) {
+// readBody reads the JSON body of a POST. The share grows before anything is read or
+// decoded that takes memory.
+func (f *front) readBody(w http.ResponseWriter, r *http.Request, p params, memory *share) (*checkedBody, *refusal) {
 	if problem := checkContentType(r.Header); problem != nil {
 		return nil, problem
 	}
-	tooLarge := refuse(http.StatusRequestEntityTooLarge, codes.ResourceExhausted, "REQUEST_TOO_LARGE",
-		"the body is over the limit of %d bytes (setting limits.max-message-bytes): ask for fewer keys at a time", limit)
-	if r.ContentLength > limit {
-		return nil, tooLarge
+	text, problem := f.readWhole(w, r, memory)
+	if problem != nil {
+		return nil, problem
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit)) // grows with what arrives, not with what is promised
-	var overLimit *http.MaxBytesError
-	switch {
-	case errors.As(err, &overLimit):
-		return nil, tooLarge
-	case err != nil:
-		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "INCOMPLETE_BODY", "the body did not arrive whole: %s", err)
-	case len(bytes.TrimSpace(text)) == 0:
+	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "EMPTY_BODY",
 			`the body is empty: it must be a JSON object such as {"keyType":"GROUP","keys":["orders"]}`)
 	}
-	if problem := checkObject(text, p); problem != nil {
+	keys, problem := checkObject(text, p)
+	if problem != nil {
 		return nil, problem
 	}
+	if err := f.limits.keys(keys, memory); err != nil {
+		return nil, f.overLimit(err)
+	}
 	return newCheckedBody(text), nil
+}
+
+// readWhole reads the body as it arrives, not as it is promised. A promise is taken
+// for the memory, so that what cannot be answered is refused before it is read.
+func (f *front) readWhole(w http.ResponseWriter, r *http.Request, memory *share) ([]byte, *refusal) {
+	limit := int64(f.limits.maxMessageBytes)
+	if r.ContentLength > limit {
+		return nil, f.overLimit(f.limits.tooLarge(r.ContentLength))
+	}
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout)) // a recorder in a test has none
+	defer func() { _ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout)) }()
+
+	body := http.MaxBytesReader(w, r.Body, limit)
+	taken := max(r.ContentLength, 0)
+	if err := memory.take(memoryPerByte * taken); err != nil {
+		return nil, f.overLimit(err)
+	}
+	text := make([]byte, 0, min(taken+1, firstRead))
+	for {
+		if len(text) == cap(text) {
+			text = slices.Grow(text, max(cap(text), firstRead))
+			if more := int64(cap(text)) - taken; r.ContentLength < 0 && more > 0 { // chunked: nothing was promised
+				if err := memory.take(memoryPerByte * more); err != nil {
+					return nil, f.overLimit(err)
+				}
+				taken += more
+			}
+		}
+		n, err := body.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		var overLimit *http.MaxBytesError
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return text, nil
+		case errors.As(err, &overLimit):
+			return nil, f.overLimit(f.limits.tooLarge(-1))
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, &refusal{http.StatusRequestTimeout, f.limits.tooSlow()}
+		default:
+			return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "INCOMPLETE_BODY", "the body did not arrive whole: %s", err)
+		}
+	}
+}
+
+// firstRead is what a body is read into first, and how it grows at least.
+const firstRead = 16 << 10
+
+// overLimit is the answer to a request that met a limit, and counts it.
+func (f *front) overLimit(err error) *refusal {
+	f.limits.tell(err)
+	s := status.Convert(err)
+	httpStatus := httpStatusOf(s.Code())
+	if errorInfoOf(s).GetReason() == "REQUEST_TOO_LARGE" {
+		httpStatus = http.StatusRequestEntityTooLarge
+	}
+	return &refusal{httpStatus, s}
 }
 
 // checkContentType lets nothing but JSON pass. That also keeps web pages of other
@@ -81,30 +140,31 @@ func hasBody(r *http.Request) bool {
 	return n > 0
 }
 
-// checkObject checks the names of the one JSON object that text must be, and
-// rewrites enum names of any case to upper case, in place. It does not judge the
-// JSON: what it cannot follow it leaves to the decoder, which refuses it.
-func checkObject(text []byte, p params) *refusal {
+// checkObject checks the names of the one JSON object that text must be, counts the
+// keys in it, and rewrites enum names of any case to upper case, in place. It does not
+// judge the JSON: what it cannot follow it leaves to the decoder, which refuses it.
+func checkObject(text []byte, p params) (keys int, problem *refusal) {
 	s := scanner{text: text}
 	for s.nextMember() {
 		f, problem := p.field("field of the body", s.name)
-		if problem != nil {
-			return problem
+		switch {
+		case problem != nil:
+			return 0, problem
+		case f.IsList():
+			keys += s.elements
+		case f.Enum() != nil && isPlainString(s.value):
+			name := s.value[1 : len(s.value)-1]
+			if _, problem := enumValue(f, string(name)); problem != nil {
+				return 0, problem
+			}
+			upperInPlace(f, name)
 		}
-		if f.Enum() == nil || f.IsList() || !isPlainString(s.value) {
-			continue
-		}
-		name := s.value[1 : len(s.value)-1]
-		if _, problem := enumValue(f, string(name)); problem != nil {
-			return problem
-		}
-		upperInPlace(f, name)
 	}
 	if s.closed && len(bytes.TrimSpace(text[s.at:])) > 0 {
-		return refuse(http.StatusBadRequest, codes.InvalidArgument, "TRAILING_DATA",
+		return 0, refuse(http.StatusBadRequest, codes.InvalidArgument, "TRAILING_DATA",
 			"the body goes on after the JSON object, at byte %d: send one object a request", s.at)
 	}
-	return nil
+	return keys, nil
 }
 
 // isPlainString reports whether raw is a JSON string without escapes.
@@ -125,8 +185,9 @@ type scanner struct {
 	inside bool // the opening brace is behind
 	closed bool // so is the closing one
 
-	name  string // of the member
-	value []byte // its value, raw
+	name     string // of the member
+	value    []byte // its value, raw
+	elements int    // of the value, where it is a list; else 0 or more
 }
 
 // nextMember goes to the next member; false at the end and at whatever is not
@@ -189,8 +250,10 @@ func (s *scanner) skipString() int {
 	return s.at
 }
 
-// skipValue moves behind the value that starts here, however deep it is.
+// skipValue moves behind the value that starts here, however deep it is, and counts
+// its elements.
 func (s *scanner) skipValue() {
+	s.elements = 0
 	for depth := 0; s.at < len(s.text); {
 		switch s.text[s.at] {
 		case '"':
@@ -200,6 +263,9 @@ func (s *scanner) skipValue() {
 			}
 			continue
 		case '{', '[':
+			if depth == 0 {
+				s.elements = 1 // and one more for each comma
+			}
 			depth++
 		case '}', ']':
 			if depth == 0 {
@@ -211,8 +277,11 @@ func (s *scanner) skipValue() {
 				return
 			}
 		case ',':
-			if depth == 0 {
+			switch depth {
+			case 0:
 				return
+			case 1:
+				s.elements++
 			}
 		}
 		s.at++

@@ -89,8 +89,8 @@ func TestNoDeadlineIsMadeUp(t *testing.T) {
 }
 
 func TestAdmissionAfterTheEnd(t *testing.T) {
-	f := newInFlight(1)
-	step := admission(&limiter{inFlight: f}).unaryStep
+	l := newLimiter(DefaultConfig())
+	f, step := l.inFlight, admission(l).unaryStep
 	info := &grpc.UnaryServerInfo{}
 	calls := 0
 	handler := func(context.Context, any) (any, error) {

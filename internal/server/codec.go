@@ -18,7 +18,7 @@ import (
 // keys: the long answer is written without reflection, and its buffer is not cleared
 // before it is filled (gRPC's pool clears a megabyte for an answer of 33 KB).
 //
-// See docs/adr/0007-long-answers-by-hand.md.
+// See docs/adr/0008-long-answers-by-hand.md.
 type codec struct{}
 
 // Name implements [encoding.CodecV2].

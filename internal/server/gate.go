@@ -23,9 +23,12 @@ type gate struct {
 	tls  *reload.Value[tlsMaterial] // nil: TLS is off
 }
 
-// CheckFiles reads the files that cfg names, as New does, and says what is wrong.
-// Its errors are *reload.Error and *auth.SettingError.
-func CheckFiles(cfg Config) error {
+// Check says what is wrong with cfg and with the files that it names, as New does.
+// Errors of settings are *reload.Error and *auth.SettingError.
+func Check(cfg Config) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
 	_, err := newGate(cfg)
 	return err
 }

@@ -168,7 +168,7 @@ func TestStrangersAreNotRead(t *testing.T) {
 		for _, c := range []struct {
 			ctx  context.Context
 			want codes.Code
-		}{{t.Context(), codes.Unauthenticated}, {bearing(t.Context(), "Bearer "+ciToken), codes.Internal}} {
+		}{{t.Context(), codes.Unauthenticated}, {bearing(t.Context(), "Bearer "+ciToken), codes.InvalidArgument}} {
 			err := r.conn.Invoke(c.ctx, coordsvcv1.CoordinatorService_GetCoordinator_FullMethodName, "\x0a\xff", new(coordsvcv1.GetCoordinatorResponse),
 				grpc.ForceCodec(rawCodec{}))
 			require.Equal(t, c.want, status.Code(err), "%v", err)

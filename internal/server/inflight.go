@@ -27,18 +27,18 @@ type inFlight struct {
 }
 
 func newInFlight(most int) *inFlight {
-	return &inFlight{most: most, full: prepare(tooManyCalls(most)), empty: make(chan struct{})}
+	return &inFlight{most: most, empty: make(chan struct{}), full: prepare(overloaded(LimitCallsInFlight, int64(most),
+		fmt.Sprintf("%d calls are being answered, the limit of this instance (setting %s): "+
+			"call again in a second; if it stays, see whether Kafka answers slowly, or add instances", most, LimitCallsInFlight)))}
 }
 
 var errStopped = newStatus(codes.Unavailable, "STOPPING", "this instance has stopped: call another one, or again").Err()
 
-// tooManyCalls names the limit and its setting.
-func tooManyCalls(most int) *status.Status {
-	s, err := status.New(codes.ResourceExhausted,
-		fmt.Sprintf("%d calls are being answered, the limit of this instance (setting limits.max-calls-in-flight): "+
-			"call again in a second; if it stays, see whether Kafka answers slowly, or add instances", most)).WithDetails(
+// overloaded refuses a call for a limit of what all calls take together.
+func overloaded(setting string, limit int64, message string) *status.Status {
+	s, err := status.New(codes.ResourceExhausted, message).WithDetails(
 		&errdetails.ErrorInfo{Reason: "OVERLOADED", Domain: errorDomain, Metadata: map[string]string{
-			"retriable": "true", "setting": LimitCallsInFlight, "limit": strconv.Itoa(most),
+			"retriable": "true", "setting": setting, "limit": strconv.FormatInt(limit, 10),
 		}},
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
 	if err != nil {

@@ -114,7 +114,7 @@ func BenchmarkQuestion(b *testing.B) {
 	b.Run("JSON", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if checkObject(text, params) != nil || (gatewayJSON{}).Unmarshal(text, new(coordsvcv1.FindCoordinatorsRequest)) != nil {
+			if _, problem := checkObject(text, params); problem != nil || (gatewayJSON{}).Unmarshal(text, new(coordsvcv1.FindCoordinatorsRequest)) != nil {
 				b.Fatal("not read")
 			}
 		}

@@ -5,19 +5,24 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
 )
 
 // The limits that callers can meet here, by their settings. Config.OnLimit is told
 // one of these.
 const (
 	LimitCallsInFlight = "limits.max-calls-in-flight"
+	LimitMemory        = "limits.max-calls-memory"
 	LimitMessageBytes  = "limits.max-message-bytes"
+	LimitKeys          = "lookup.max-keys"
 )
 
 // Limits that nobody needs to set.
@@ -30,9 +35,19 @@ const (
 	// connection do not wait for one another; more wait in their client, which is no error.
 	maxConcurrentStreams = 1000
 
+	// maxOtherMessageBytes bounds what strangers may send to gRPC health, and
+	// callers to reflection; both ask by names.
+	maxOtherMessageBytes = 64 << 10
+
+	// streamWindow is what a client may send on a stream unread, connWindow what may
+	// be on its way on all streams of a connection: at 10 ms of round trip, 400 MB/s.
+	streamWindow = 64 << 10
+	connWindow   = 4 << 20
+
 	// streamWorkers are goroutines that take gRPC calls one after the other: their
 	// stacks have grown to what a call needs. Calls beyond them get new ones.
 	streamWorkers = 64
+
 	// readHeaderTimeout and readBodyTimeout end connections that trickle.
 	readHeaderTimeout = 5 * time.Second
 	readBodyTimeout   = 20 * time.Second
@@ -55,16 +70,20 @@ const (
 	ageGraceSlack = 5 * time.Second
 )
 
-// grpcLimits are the limits that grpc-go sees to. A message that is too large it
-// refuses in its own words, which name the sizes but not the setting
-// ("received message larger than max (9437184 vs. 8388608)"), before a status
-// of ours could reach the client; log and metrics have REQUEST_TOO_LARGE.
+// grpcLimits are the limits that grpc-go sees to. Requests of ours are received by
+// limiter.receive; the size here is for those of health and reflection.
+//
+// Windows are static: those that grow let a client send up to 16 MiB that nobody
+// has asked for, on each stream. A message longer than its window is not slowed
+// down: reading it opens the window as far as it needs.
 //
 // Connections have an age, so that callers behind a balancer of connections find
 // new instances. The grace is longer than any call: none is lost to it.
 func grpcLimits(cfg Config) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(cfg.MaxMessageBytes),
+		grpc.MaxRecvMsgSize(maxOtherMessageBytes),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxConcurrentStreams),
 		grpc.ConnectionTimeout(readHeaderTimeout),
@@ -81,11 +100,26 @@ func grpcLimits(cfg Config) []grpc.ServerOption {
 	}
 }
 
-// limiter counts calls in, and tells who asked to know what was refused.
+// limiter knows what may be asked for, and tells who wants to know what was refused.
 type limiter struct {
 	inFlight        *inFlight
+	memory          *memory
 	onLimit         func(setting string)
 	maxMessageBytes int
+	maxKeys         int
+	bodyTimeout     time.Duration
+}
+
+// newLimiter needs a cfg whose memory is chosen.
+func newLimiter(cfg Config) *limiter {
+	l := &limiter{
+		inFlight: newInFlight(cfg.MaxCallsInFlight), memory: newMemory(cfg.MaxMemory), onLimit: cfg.OnLimit,
+		maxMessageBytes: cfg.MaxMessageBytes, maxKeys: cfg.MaxKeys, bodyTimeout: cfg.bodyTimeout,
+	}
+	if l.onLimit == nil {
+		l.onLimit = func(string) {}
+	}
+	return l
 }
 
 // enter is inFlight.enter.
@@ -98,8 +132,8 @@ func (l *limiter) enter() error {
 }
 
 // admission lets no more calls in than the limit, and none once the server has
-// stopped. The request of a gRPC call is read and decoded only then: what is
-// refused has cost its head. A REST call has its place already: the front takes
+// stopped. The request of a gRPC call is read only then, within the limits of size
+// and memory: what is refused has cost its head. A REST call has its place already: the front takes
 // it before it reads the body.
 func admission(l *limiter) step {
 	return step{
@@ -118,7 +152,10 @@ func admission(l *limiter) step {
 				return nil, err
 			}
 			defer l.inFlight.leave()
-			if err := l.decode(ctx); err != nil {
+			memory := share{of: l.memory}
+			defer memory.giveBack()
+			if err := l.receive(ctx, &memory); err != nil {
+				l.tell(err)
 				return nil, err
 			}
 			return handler(ctx, req)
@@ -126,19 +163,63 @@ func admission(l *limiter) step {
 	}
 }
 
-// decode reads the request of a gRPC call; see grpcLimits for one that is too large.
-func (l *limiter) decode(ctx context.Context) error {
-	err := decodeNow(ctx)
-	if status.Code(err) == codes.ResourceExhausted {
-		l.onLimit(LimitMessageBytes)
-		return newStatus(codes.ResourceExhausted, "REQUEST_TOO_LARGE", fmt.Sprintf(
-			"the message is over the limit of %d bytes (setting %s): ask for fewer keys at a time", l.maxMessageBytes, LimitMessageBytes)).Err()
+// tell counts a refusal if it is for a limit.
+func (l *limiter) tell(err error) {
+	if e, ok := preparedOf(err); ok {
+		l.onLimit(errorInfoOf(e.status).GetMetadata()["setting"])
+	} else if info := errorInfoOf(status.Convert(err)); info.GetMetadata()["setting"] != "" {
+		l.onLimit(info.GetMetadata()["setting"])
 	}
-	return err
 }
 
-// place is what a REST call was told when it asked to be let in.
-type place struct{ err error }
+// tooLarge refuses a message; its size is -1 where only the limit is known.
+func (l *limiter) tooLarge(size int64) error {
+	given := ""
+	if size >= 0 {
+		given = fmt.Sprintf(" of %d bytes", size)
+	}
+	return overLimit(codes.ResourceExhausted, "REQUEST_TOO_LARGE", LimitMessageBytes, l.maxMessageBytes, fmt.Sprintf(
+		"the request%s is over the limit of %d bytes (setting %s): ask for fewer keys at a time", given, l.maxMessageBytes, LimitMessageBytes)).Err()
+}
+
+// tooSlow refuses a request that trickles.
+func (l *limiter) tooSlow() *status.Status {
+	return newStatus(codes.DeadlineExceeded, "REQUEST_TOO_SLOW", fmt.Sprintf("the request did not arrive whole within %v", l.bodyTimeout))
+}
+
+// keys refuses too many, and takes the memory for those that are not.
+func (l *limiter) keys(n int, memory *share) error {
+	if n <= l.maxKeys {
+		return memory.take(memoryPerKey * int64(n))
+	}
+	// As the service would, whose limit it is.
+	description := fmt.Sprintf("has %d keys; at most %d a call (%s): ask in several calls", n, l.maxKeys, LimitKeys)
+	return overLimit(codes.InvalidArgument, "INVALID_ARGUMENT", LimitKeys, l.maxKeys, "keys: "+description,
+		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "keys", Description: description}}}).Err()
+}
+
+// overLimit refuses a request for what it is itself: to ask again would not help.
+func overLimit(code codes.Code, reason, setting string, limit int, message string, details ...protoadapt.MessageV1) *status.Status {
+	info := &errdetails.ErrorInfo{Reason: reason, Domain: errorDomain, Metadata: map[string]string{
+		"retriable": "false", "setting": setting, "limit": strconv.Itoa(limit),
+	}}
+	s, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
+	if err != nil {
+		panic("server: " + err.Error()) // only for a detail that cannot be encoded
+	}
+	return s
+}
+
+// place is what a REST call was told when it asked to be let in, and what it takes.
+type place struct {
+	err   error
+	share share
+}
+
+func (f *front) leave(call *restCall) {
+	call.place.share.giveBack()
+	f.limits.inFlight.leave()
+}
 
 type connectedKey struct{}
 

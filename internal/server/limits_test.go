@@ -2,12 +2,16 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +19,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/auth"
 	"github.com/coordsvc/coordsvc/internal/telemetry"
 )
 
@@ -61,7 +67,7 @@ func (l *limitsMet) count(setting string) int {
 }
 
 func TestLimitsHaveMetrics(t *testing.T) {
-	require.ElementsMatch(t, telemetry.Limits, []string{LimitCallsInFlight, LimitMessageBytes})
+	require.ElementsMatch(t, telemetry.Limits, []string{LimitCallsInFlight, LimitMemory, LimitMessageBytes, LimitKeys})
 }
 
 // TestTooManyCalls: two calls are inside, of either protocol; the third is refused
@@ -102,6 +108,28 @@ func TestTooManyCalls(t *testing.T) {
 	calls.Wait()
 	require.Eventually(t, func() bool { return r.inFlight.count() == 0 }, time.Second, time.Millisecond)
 	require.Equal(t, 200, r.do(t, "GET", "/v1/brokers", "").status)
+}
+
+func TestMemoryIsChosen(t *testing.T) {
+	const MiB = 1 << 20
+	largest := DefaultConfig().largestCall()
+	require.EqualValues(t, 256*MiB, chooseMemory(math.MaxInt64, largest))
+	require.EqualValues(t, 512*MiB, chooseMemory(1024*MiB, largest))
+	require.Equal(t, leastMemory(largest), chooseMemory(50*MiB, largest), "in a small container one call at a time")
+	require.GreaterOrEqual(t, leastMemory(largest)-leastMemory(largest)/4, largest)
+
+	for name, memory := range map[string]int64{"one byte less": leastMemory(largest) - 1, "least": leastMemory(largest), "chosen": 0} {
+		cfg := DefaultConfig()
+		cfg.MaxMemory = memory
+		err := Check(cfg)
+		if name != "one byte less" {
+			require.NoError(t, err, name)
+			continue
+		}
+		var setting *auth.SettingError
+		require.ErrorAs(t, err, &setting)
+		require.Equal(t, "limits.max-calls-memory", setting.Setting)
+	}
 }
 
 func requireOverloaded(t *testing.T, s *status.Status) {
@@ -155,12 +183,111 @@ func TestMessageSize(t *testing.T) {
 
 	err := overGRPC(most + 1)
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
-	require.ErrorContains(t, err, "10001 vs. 10000")
 	got := overREST(most + 1)
 	require.Equal(t, 413, got.status)
-	require.Contains(t, requireStatus(t, got, "REQUEST_TOO_LARGE").Message(), "limits.max-message-bytes")
+	for _, s := range []*status.Status{status.Convert(err), requireStatus(t, got, "REQUEST_TOO_LARGE")} {
+		require.Contains(t, s.Message(), "of 10001 bytes is over the limit of 10000 bytes (setting limits.max-message-bytes)")
+		require.Equal(t, "REQUEST_TOO_LARGE", errorInfoOf(s).GetReason())
+		require.Equal(t, map[string]string{"retriable": "false", "setting": "limits.max-message-bytes", "limit": "10000"}, errorInfoOf(s).GetMetadata())
+	}
 	require.Equal(t, 2, limits.count(LimitMessageBytes))
 	require.Contains(t, r.log.String(), `"reason":"REQUEST_TOO_LARGE","`, "the gRPC call is logged with our reason")
+}
+
+// TestTooManyKeys: they are counted, not decoded.
+func TestTooManyKeys(t *testing.T) {
+	limits, svc := &limitsMet{counts: map[string]int{}}, &fakeService{}
+	r := start(t, svc, func(c *Config) { c.MaxKeys, c.OnLimit = 3, limits.met })
+	find := func(n int) (answer, error) {
+		_, err := r.grpc.FindCoordinators(t.Context(), &coordsvcv1.FindCoordinatorsRequest{Keys: make([]string, n)})
+		body, jsonErr := json.Marshal(map[string]any{"keys": make([]string, n)})
+		require.NoError(t, jsonErr)
+		return r.do(t, "POST", "/v1/coordinators:find", string(body), "Content-Type", asJSON), err
+	}
+	got, err := find(3)
+	require.NoError(t, err)
+	require.Equal(t, 200, got.status)
+
+	svc.saw(nil)
+	got, err = find(4)
+	require.Equal(t, 400, got.status)
+	for _, s := range []*status.Status{status.Convert(err), requireStatus(t, got, "INVALID_ARGUMENT")} {
+		require.Equal(t, codes.InvalidArgument, s.Code())
+		require.Equal(t, "keys: has 4 keys; at most 3 a call (lookup.max-keys): ask in several calls", s.Message())
+		require.Equal(t, map[string]string{"retriable": "false", "setting": "lookup.max-keys", "limit": "3"}, errorInfoOf(s).GetMetadata())
+	}
+	require.Nil(t, svc.lastRequest())
+	require.Equal(t, 2, limits.count(LimitKeys))
+}
+
+// TestMemoryOfCalls: large calls that do not fit any more are refused at once by
+// both protocols, with the body unread; small ones are let in; and all of the
+// memory is free in the end.
+func TestMemoryOfCalls(t *testing.T) {
+	const size = 100_000 // of a request; two fit into three quarters
+	const most = 1_204_000
+	gate, inside := make(chan struct{}), make(chan struct{}, 10)
+	svc := &fakeService{find: func(context.Context, *coordsvcv1.FindCoordinatorsRequest) (*coordsvcv1.FindCoordinatorsResponse, error) {
+		inside <- struct{}{}
+		<-gate
+		return &coordsvcv1.FindCoordinatorsResponse{}, nil
+	}}
+	limits := &limitsMet{counts: map[string]int{}}
+	r := start(t, svc, func(c *Config) { c.MaxMemory, c.MaxMessageBytes, c.MaxKeys, c.OnLimit = most, 2*size, 100, limits.met })
+	body := `{"keys":["` + strings.Repeat("k", size-len(`{"keys":[""]}`)-memoryPerKey) + `"]}`
+	large := &coordsvcv1.FindCoordinatorsRequest{Keys: []string{strings.Repeat("k", size-memoryPerKey)}}
+
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if _, err := r.grpc.FindCoordinators(context.Background(), large); err != nil {
+			t.Error(err)
+		}
+	})
+	<-inside
+	calls.Go(func() {
+		if got := r.do(t, "POST", "/v1/coordinators:find", body, "Content-Type", asJSON); got.status != 200 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	})
+	<-inside
+
+	full := func(s *status.Status) {
+		t.Helper()
+		require.Equal(t, codes.ResourceExhausted, s.Code())
+		require.Contains(t, s.Message(), "limits.max-calls-memory")
+		require.Equal(t, map[string]string{"retriable": "true", "setting": "limits.max-calls-memory", "limit": strconv.Itoa(most)}, errorInfoOf(s).GetMetadata())
+	}
+	_, err := r.grpc.FindCoordinators(t.Context(), large)
+	full(status.Convert(err))
+	_, err = r.grpc.FindCoordinators(t.Context(), &coordsvcv1.FindCoordinatorsRequest{Keys: []string{"k"}}, grpc.UseCompressor("gzip"))
+	full(status.Convert(err)) // how large it is nobody knows
+	got := r.do(t, "POST", "/v1/coordinators:find", body, "Content-Type", asJSON)
+	require.Equal(t, http.StatusTooManyRequests, got.status)
+	require.Equal(t, "1", got.header.Get("Retry-After"))
+	full(requireStatus(t, got, "OVERLOADED"))
+	// The head is enough.
+	c, err := net.Dial("tcp", r.HTTPAddr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	got = sendRaw(t, c, "POST /v1/coordinators:find HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n")
+	require.Equal(t, http.StatusTooManyRequests, got.status)
+	// In pieces of unknown number it is refused on the way.
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.HTTPAddr().String()+"/v1/coordinators:find", io.MultiReader(strings.NewReader(body)))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", asJSON)
+	resp, err := r.http.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	require.Equal(t, 5, limits.count(LimitMemory))
+
+	for _, call := range bothProtocols(r) {
+		require.NoError(t, call(t.Context(), "small"))
+	}
+	close(gate)
+	calls.Wait()
+	require.Eventually(t, func() bool { return r.memory.used.Load() == 0 }, time.Second, time.Millisecond)
+	require.NoError(t, errors.Join(bothProtocols(r)["REST"](t.Context(), "k")))
 }
 
 // TestConnectionAge: both protocols make new connections, and no call is lost to it.

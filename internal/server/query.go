@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coordsvc/coordsvc/internal/spelling"
 )
 
 // params are the names that a query or a body may have: both spellings of each
@@ -43,14 +45,11 @@ func (p params) field(where, name string) (protoreflect.FieldDescriptor, *refusa
 	if f, ok := p.fields[name]; ok {
 		return f, nil
 	}
-	var hint string
-	switch {
-	case len(p.names) == 0:
+	hint := "it can be " + orList(p.names)
+	if meant := spelling.Nearest(name, p.names); meant != "" {
+		hint = "did you mean " + meant + "?"
+	} else if len(p.names) == 0 {
 		hint = "there is none to give here"
-	case nearest(name, p.names) != "":
-		hint = "did you mean " + nearest(name, p.names) + "?"
-	default:
-		hint = "it can be " + orList(p.names)
 	}
 	shown := strconv.Quote(clip(name))
 	return nil, refuseField("UNKNOWN_FIELD", clip(name), "unknown %s %s: %s", where, shown, hint)
@@ -175,43 +174,4 @@ func orList(names []string) string {
 		return strings.Join(names, "")
 	}
 	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
-
-// nearest is the name that was probably meant by one that is unknown, or "".
-func nearest(unknown string, names []string) string {
-	if len(unknown) > 32 {
-		return "" // nobody mistypes that much
-	}
-	best, bestDistance := "", 3
-	for _, name := range names {
-		if d := editDistance(fold(unknown), fold(name)); d < bestDistance {
-			best, bestDistance = name, d
-		}
-	}
-	return best
-}
-
-var fold = strings.NewReplacer("_", "", "-", "").Replace
-
-// editDistance is the Levenshtein distance, where letters of either case are equal.
-func editDistance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			above := row[j+1]
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			row[j+1] = min(change, above+1, row[j]+1)
-			diagonal = above
-		}
-	}
-	return row[len(b)]
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,7 +30,6 @@ import (
 type front struct {
 	routes     []*route
 	gateway    *runtime.ServeMux
-	maxBody    int64
 	maxTimeout time.Duration
 	gate       *gate
 	client     *inProcess
@@ -43,7 +43,6 @@ type front struct {
 func newFront(cfg Config, client *inProcess, gate *gate, limits *limiter, stopping *atomic.Bool, logger *slog.Logger) (*front, error) {
 	f := &front{
 		routes:     routes(cfg.Docs),
-		maxBody:    int64(cfg.MaxMessageBytes),
 		maxTimeout: cfg.MaxTimeout,
 		gate:       gate,
 		client:     client,
@@ -101,7 +100,7 @@ type restCall struct {
 	reachedChain bool // the chain has logged it
 	peer         *peer.Peer
 	verdict      *verdict // of the gate
-	place        *place   // nil before it asked for one
+	place        *place   // nil before it asked for one: it may call
 }
 
 type restCallKey struct{}
@@ -130,10 +129,30 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.recovered(w, call)
 
-	if problem := f.serve(w, r, call); problem != nil {
+	problem := f.serve(w, r, call)
+	if problem != nil {
 		writeRefusal(w, problem)
 		f.logRefusal(r, call, problem)
 	}
+	if call.place != nil && (problem != nil || call.place.err != nil) {
+		f.discardBody(w, r)
+	}
+}
+
+// discardTimeout is how long a client may go on sending a body that was refused.
+const discardTimeout = time.Second
+
+// discardBody reads what is left of a body that is answered already, and throws it
+// away. To close the connection while the client still sends would make the client's
+// kernel forget the answer. net/http does so for 256 KiB, before it answers.
+func (f *front) discardBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 || r.Header.Get("Expect") != "" { // there is none, or the client waits with it
+		return
+	}
+	connection := http.NewResponseController(w)
+	_ = connection.Flush()
+	_ = connection.SetReadDeadline(time.Now().Add(discardTimeout))
+	_, _ = io.CopyN(io.Discard, r.Body, int64(f.limits.maxMessageBytes))
 }
 
 // serve answers r, or says why not; then nothing is written yet.
@@ -158,10 +177,13 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 			"%s is answered to %s only, not to %s", matched.path, matched.method, clip(r.Method))
 	}
 	if matched.request != nil {
+		if r.ContentLength != 0 { // a refusal does not wait for the body
+			_ = http.NewResponseController(w).EnableFullDuplex()
+		}
 		if !f.admit(w, r, matched, call) {
 			return nil
 		}
-		defer f.limits.inFlight.leave()
+		defer f.leave(call)
 	}
 	values, problem := parseQuery(matched, r.URL.RawQuery)
 	if problem != nil {
@@ -172,7 +194,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 			return problem
 		}
 	}
-	body, problem := f.body(w, r, matched)
+	body, problem := f.body(w, r, matched, call)
 	if problem != nil {
 		return problem
 	}
@@ -183,13 +205,9 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 	return f.askGateway(w, r, matched, values, body, call)
 }
 
-func (f *front) body(w http.ResponseWriter, r *http.Request, matched *route) (*checkedBody, *refusal) {
+func (f *front) body(w http.ResponseWriter, r *http.Request, matched *route, call *restCall) (*checkedBody, *refusal) {
 	if matched.method == http.MethodPost {
-		body, problem := readBody(w, r, matched.params, f.maxBody)
-		if problem != nil && problem.httpStatus == http.StatusRequestEntityTooLarge {
-			f.limits.onLimit(LimitMessageBytes)
-		}
-		return body, problem
+		return f.readBody(w, r, matched.params, &call.place.share)
 	}
 	if hasBody(r) {
 		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "UNEXPECTED_BODY",

@@ -503,7 +503,7 @@ func TestRoutesAreTheOpenAPI(t *testing.T) {
 func TestFaultsOfTheFrontAreAnswers(t *testing.T) {
 	log := new(logBuffer)
 	logger := slog.New(slog.NewJSONHandler(log, nil))
-	f, err := newFront(DefaultConfig(), newInProcess(&fakeService{}, chain(nil).unary()), openGate(t), &limiter{inFlight: newInFlight(10)}, new(atomic.Bool), logger)
+	f, err := newFront(DefaultConfig(), newInProcess(&fakeService{}, chain(nil).unary()), openGate(t), newLimiter(DefaultConfig()), new(atomic.Bool), logger)
 	require.NoError(t, err)
 	ask := func(target string) answer {
 		w, ok := send(t, f, "GET", target, "")

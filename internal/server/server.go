@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,15 @@ type Config struct {
 	// can carry (32,767 bytes), would be 330 MB; the default of 8 MiB has room
 	// for 10,000 keys of 800 bytes.
 	MaxMessageBytes int
+
+	// MaxKeys is how many keys a call may have. The service has the same limit; here
+	// it is known before they are decoded.
+	MaxKeys int
+
+	// MaxMemory bounds what all calls inside take together, in bytes, estimated:
+	// four for each byte of a request and 512 for each key. 0 chooses: half of
+	// the memory limit of the Go runtime, or 256 MiB where it has none.
+	MaxMemory int64
 
 	// MaxCallsInFlight is how many calls may be inside the service at a time, of
 	// both protocols together; more are refused at once with OVERLOADED.
@@ -73,6 +83,8 @@ type Config struct {
 	// DrainTimeout is how long calls in flight may take to end after that.
 	// What is not done by then is cut off.
 	DrainTimeout time.Duration
+
+	bodyTimeout time.Duration // readBodyTimeout, but in tests
 }
 
 // DefaultConfig has the default of each setting.
@@ -83,6 +95,7 @@ func DefaultConfig() Config {
 		AdminAddress:     ":8081",
 		MaxTimeout:       30 * time.Second,
 		MaxMessageBytes:  8 << 20,
+		MaxKeys:          10_000,
 		MaxCallsInFlight: 2000,
 		MaxConnectionAge: 5 * time.Minute,
 		ReloadInterval:   reload.Interval,
@@ -90,6 +103,7 @@ func DefaultConfig() Config {
 		Docs:             true,
 		DrainDelay:       5 * time.Second,
 		DrainTimeout:     35 * time.Second, // a call of MaxTimeout can end
+		bodyTimeout:      readBodyTimeout,
 	}
 }
 
@@ -99,6 +113,11 @@ func (c Config) validate() error {
 		return fmt.Errorf("server: MaxTimeout is %v: it must be greater than zero", c.MaxTimeout)
 	case c.MaxMessageBytes <= 0:
 		return fmt.Errorf("server: MaxMessageBytes is %d: it must be greater than zero", c.MaxMessageBytes)
+	case c.MaxKeys <= 0:
+		return fmt.Errorf("server: MaxKeys is %d: it must be greater than zero", c.MaxKeys)
+	case c.MaxMemory != 0 && c.MaxMemory < leastMemory(c.largestCall()):
+		return &auth.SettingError{Setting: LimitMemory, Err: fmt.Errorf("%d bytes are less than the %d that are needed for a call of %d bytes "+
+			"(limits.max-message-bytes) with %d keys (lookup.max-keys): it could never be answered", c.MaxMemory, leastMemory(c.largestCall()), c.MaxMessageBytes, c.MaxKeys)}
 	case c.ReloadInterval <= 0:
 		return fmt.Errorf("server: ReloadInterval is %v: it must be greater than zero", c.ReloadInterval)
 	case c.MaxCallsInFlight <= 0:
@@ -121,6 +140,7 @@ type Server struct {
 
 	gate     *gate
 	inFlight *inFlight
+	memory   *memory
 	drain    drain
 	health   *health.Server
 	newGRPC  func() *grpc.Server // its workers run from then on
@@ -155,13 +175,13 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, logger: logger, ready: ready, gate: gate, inFlight: newInFlight(cfg.MaxCallsInFlight), health: newHealth()}
+	if cfg.MaxMemory == 0 {
+		cfg.MaxMemory = chooseMemory(debug.SetMemoryLimit(-1), cfg.largestCall())
+	}
+	limits := newLimiter(cfg)
+	s := &Server{cfg: cfg, logger: logger, ready: ready, gate: gate, inFlight: limits.inFlight, memory: limits.memory, health: newHealth()}
 	s.drain.streams, s.drain.endStreams = context.WithCancel(context.Background())
 
-	limits := &limiter{inFlight: s.inFlight, onLimit: cfg.OnLimit, maxMessageBytes: cfg.MaxMessageBytes}
-	if limits.onLimit == nil {
-		limits.onLimit = func(string) {}
-	}
 	calls, err := newChain(
 		recovery(logger),
 		requestID(),
@@ -234,6 +254,7 @@ func (s *Server) Listen() error {
 	for _, p := range ports {
 		s.logger.Info("listening", "protocol", p.name, "address", (*p.listener).Addr().String())
 	}
+	s.logger.Info("the calls that are answered at a time may take", "memory_bytes", s.cfg.MaxMemory, "calls", s.cfg.MaxCallsInFlight)
 	s.warn()
 	return nil
 }

@@ -121,7 +121,7 @@ func TestTLSThatCannotBeIsAnErrorBeforeAnythingListens(t *testing.T) {
 			for _, text := range c.says {
 				require.ErrorContains(t, err, text)
 			}
-			require.Equal(t, err.Error(), CheckFiles(cfg).Error())
+			require.Equal(t, err.Error(), Check(cfg).Error())
 		})
 	}
 }

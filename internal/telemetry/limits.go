@@ -3,7 +3,7 @@ package telemetry
 import "github.com/prometheus/client_golang/prometheus"
 
 // Limits are the settings whose limit the server can refuse a call for.
-var Limits = []string{"limits.max-calls-in-flight", "limits.max-message-bytes"}
+var Limits = []string{"limits.max-calls-in-flight", "limits.max-calls-memory", "limits.max-message-bytes", "lookup.max-keys"}
 
 func newLimitMetrics(r *prometheus.Registry) *prometheus.CounterVec {
 	met := prometheus.NewCounterVec(prometheus.CounterOpts{
