@@ -239,7 +239,7 @@ func requireDeb(t *testing.T, path string, src *checkout, p *program) {
 		dir := t.TempDir()
 		info := *p.info
 		info.Main.Version = "v999.0.0"
-		require.NoError(t, writePackage(dir, src, &program{p.target, p.data, &info}, deb.Default))
+		require.NoError(t, writePackage(dir, src, &program{p.target, p.data, &info, p.licenses}, deb.Default))
 		newer := one(t, dir, "*.deb")
 		require.Equal(t, "coordsvc_999.0.0_"+p.arch+".deb", filepath.Base(newer))
 		shell(t, "dpkg", "--compare-versions", "999.0.0", "gt", strings.TrimSpace(shell(t, "dpkg-deb", "-f", path, "Version")))
