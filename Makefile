@@ -122,6 +122,7 @@ check-generated: generate ## Fail if anything generated is not as committed
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
 	$(LINT) run ./...
+	cd deploy/helm/test && ../../../$(LINT) run -c ../../../.golangci.yml ./...
 	$(BUF) lint
 	$(BUF) breaking --against api/released.binpb
 

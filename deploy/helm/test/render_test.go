@@ -119,7 +119,7 @@ func decode(t testing.TB, rendered string) []object {
 			continue
 		}
 		decoded, _, err := decoder.Decode([]byte(text), nil, nil)
-		require.NoError(t, err, "%s", text)
+		require.NoError(t, err, "%.300s", text)
 		objects = append(objects, decoded.(object))
 	}
 	return objects
