@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,12 +80,12 @@ func (c *checkout) buildAll(targets []target) ([]*program, error) {
 }
 
 func (c *checkout) build(t target) (*program, error) {
-	fmt.Println("building for", t)
+	log.Println("building for", t)
 	dir, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "coordsvc")
 	// No symbols for debuggers, which are a third of the size; profiles and stack
 	// traces need none.

@@ -3,8 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/pem"
-	"fmt"
 	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,7 +81,7 @@ func writeImage(dist string, src *checkout, programs []*program) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("image", digest)
+	log.Println("image", digest)
 	return writeLayout(filepath.Join(dist, "coordsvc-"+version+"-image.oci.tar"), src, index, tag(version))
 }
 
@@ -178,7 +178,7 @@ func writeLayout(path string, src *checkout, index v1.ImageIndex, tag string) er
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	l, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err

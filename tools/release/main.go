@@ -15,14 +15,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"runtime"
 )
 
 func main() {
+	log.SetFlags(0)
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "release:", err)
+		log.Println("release:", err)
 		os.Exit(1)
 	}
 }
@@ -120,7 +122,7 @@ func renewed(dist string, fill func() error) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%6.1f MiB  dist/%s\n", float64(info.Size())/(1<<20), entry.Name())
+		log.Printf("%6.1f MiB  dist/%s", float64(info.Size())/(1<<20), entry.Name())
 	}
 	return nil
 }

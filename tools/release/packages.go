@@ -32,7 +32,7 @@ func writePackage(dist string, src *checkout, p *program, packager nfpm.Packager
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	isDeb := packager == deb.Default
 	contents, err := packaged(src, p, dir, isDeb)
 	if err != nil {

@@ -408,26 +408,31 @@ func requireCompletion(t *testing.T, src *checkout) {
 		require.Equal(t, []string{"coordsvc.bash"}, try("coordsvc serve --config coordsvc.b"))
 	})
 	t.Run("zsh", func(t *testing.T) {
-		try := func(line string) string {
-			return shell(t, tool(t, "zsh", "zsh"), "-f", "-c", zshTerminal, "-", line)
+		escapes := regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]")
+		completes := func(line, to string) {
+			terminal := shell(t, tool(t, "zsh", "zsh"), "-f", "-c", zshTerminal, "-", line, to)
+			require.Contains(t, escapes.ReplaceAllString(terminal, ""), to, "after %q and a tab", line)
 		}
-		require.Contains(t, try("coordsvc s"), "coordsvc serve ")
-		require.Contains(t, try("coordsvc serve --kafka-sasl-m"), "--kafka-sasl-mechanism=")
-		require.Contains(t, try("coordsvc serve --log-level=d"), "--log-level=debug")
-		require.Contains(t, try("coordsvc completion f"), "coordsvc completion fish")
+		completes("coordsvc s", "coordsvc serve")
+		completes("coordsvc serve --kafka-sasl-m", "--kafka-sasl-mechanism=")
+		completes("coordsvc serve --log-level=d", "--log-level=debug")
+		completes("coordsvc completion f", "coordsvc completion fish")
 	})
 }
 
 // zshTerminal plays a terminal to zsh, which completes only what somebody types: the
-// line, a tab. What stands on the terminal then ends with the line completed.
+// line and a tab. It prints what stands on the terminal once that has the line
+// completed, or after 20 seconds.
 const zshTerminal = `
 zmodload zsh/zpty
 zpty z zsh -f -i
-zpty -w z "unsetopt zle_bracketed_paste; fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word; PS1=; print RE''ADY"
+zpty -w z "fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word; PS1=; print RE''ADY"
 zpty -r -m z before '*READY*'
 zpty -n -w z "$1"$'\t'
-sleep 1
-zpty -r -m z after '*'
-while zpty -r -t z more; do after+=$more; done
+repeat 200; do
+  sleep 0.1
+  while zpty -r -t z more; do after+=$more; done
+  [[ $after == *"$2"* ]] && break
+done
 print -r -- $after
 `
