@@ -136,8 +136,10 @@ func (s *schema) of(t *testing.T, v *value) object {
 		var required []string // which null would take away
 		for _, m := range v.members {
 			name := path.Base(strings.ReplaceAll(m.path, ".", "/"))
-			properties[name] = s.of(t, m)
-			if m.members != nil || (m.node.Kind == yaml.ScalarNode && m.node.Tag != "!!null") {
+			member := s.of(t, m)
+			properties[name] = member
+			kinds, _ := member["type"].([]any)
+			if m.members != nil || (m.node.Kind == yaml.ScalarNode && !slices.Contains(kinds, any("null"))) {
 				required = append(required, name)
 			}
 		}
