@@ -67,6 +67,26 @@ test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's pack
 	$(PROMTOOL) check rules deploy/prometheus/coordsvc.rules.yaml
 	$(PROMTOOL) test rules deploy/prometheus/coordsvc.rules.test.yaml
 
+# The chart's checks. Those on the types of Kubernetes run for the newest release and for the oldest in support.
+CHART := deploy/helm/coordsvc
+.PHONY: chart-test
+chart-test: $(TOOLS)/helm4 $(TOOLS)/helm3 $(TOOLS)/.built ## Check the Helm chart offline, with Helm 4 and 3: lint, render, types, Pod Security, wrong values, notes
+	cd deploy/helm/test && go vet ./... && go test $(GOTESTFLAGS) -count=1 ./... && go test $(GOTESTFLAGS) -count=1 -modfile=oldest.mod -run '^Test(Objects|PodSecuritySeesFaults|DecodingIsStrict)$$' .
+
+.PHONY: test-rollout
+test-rollout: $(TOOLS)/helm4 ## Play rolling updates with the times of the rendered chart, and count lost calls (4 min)
+	@rendered=$$(mktemp); trap 'rm -f '$$rendered EXIT; \
+	$(TOOLS)/helm4 template coordsvc $(CHART) --values $(CHART)/ci/plain-values.yaml >$$rendered && \
+	COORDSVC_CHART_RENDERED=$$rendered go test $(GOTESTFLAGS) -count=1 -run '^TestRollout$$' ./test
+
+.PHONY: kubernetes
+kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (15 min)
+	tools/kubernetes/build 1.37 1.34 kwok crds
+
+.PHONY: chart-test-server
+chart-test-server: $(TOOLS)/helm4 $(TOOLS)/helm3 kubernetes ## Install the chart into real API servers of Kubernetes 1.37 and 1.34, with Helm 4 and 3
+	cd deploy/helm/servertest && go test $(GOTESTFLAGS) -count=1 -timeout 20m
+
 .PHONY: bench-codec
 bench-codec: ## Time the wire layer beside kmsg
 	go test -run '^$$' -bench . -benchmem ./kafkawire
@@ -79,20 +99,39 @@ bench: ## Measure coordsvc beside kadm, kgo and the rest, and write docs/perform
 bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wrong answer, never for a time
 	cd bench && go vet . && go run . -smoke >/dev/null
 
+.PHONY: image
+image: ## Make the container image for amd64 and arm64 in dist; no container engine is needed
+	go run -C tools/release . image
+
+.PHONY: test-image
+test-image: ## Check the image and run it in an empty folder (as root)
+	go test -C tools/release -count=1 -v -run '^TestImage$$' .
+
+.PHONY: release
+release: ## Make all that a release has in dist: image, archives, deb, rpm, SBOM, checksums
+	go run -C tools/release . all
+
+.PHONY: test-release
+test-release: ## Check the release: install, upgrade and purge the deb, run the unit's command (as root; zsh, fish, rpm, man)
+	go test -C tools/release -count=1 -v -run '^TestRelease$$' .
+
 .PHONY: generate
-generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, and the generated docs
+generate: $(TOOLS)/.built ## Make api/gen and api/openapi from api/proto, the generated docs, the chart's schema and README
 	$(BUF) generate
 	sed -i 's/^      "description": "FindCoordinatorsRequest names keys of one type.",$$/&\n      "additionalProperties": false,/' $(OPENAPI) # the plugin has no option for it
 	go test -run 'Docs|Markdown|Documentation' ./internal/config ./service ./internal/telemetry -update
+	cd deploy/helm/test && go test ./generate -update
 
 .PHONY: check-generated
 check-generated: generate ## Fail if anything generated is not as committed
-	@git diff --exit-code -- api docs || { echo "generated files differ from what is committed: run make generate"; exit 1; }
-	@test -z "$$(git status --porcelain -- api docs)" || { git status --short -- api docs; echo "generated files are not committed"; exit 1; }
+	@git diff --exit-code -- api docs deploy || { echo "generated files differ from what is committed: run make generate"; exit 1; }
+	@test -z "$$(git status --porcelain -- api docs deploy)" || { git status --short -- api docs deploy; echo "generated files are not committed"; exit 1; }
 
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
 	$(LINT) run ./...
+	cd deploy/helm/test && $(CURDIR)/$(LINT) run ./...
+	cd deploy/helm/servertest && $(CURDIR)/$(LINT) run ./...
 	$(BUF) lint
 	$(BUF) breaking --against api/released.binpb
 
@@ -105,11 +144,18 @@ release-contract: $(TOOLS)/.built ## Record the API as it is as what must not br
 	$(BUF) build -o api/released.binpb
 
 .PHONY: tools
-tools: $(TOOLS)/.built ## Build the pinned developer tools into .tools
+tools: $(TOOLS)/.built $(TOOLS)/helm4 $(TOOLS)/helm3 ## Build the pinned developer tools into .tools
 
 $(TOOLS)/.built: $(foreach m,$(TOOL_MODULES),tools/$(m)/go.mod tools/$(m)/go.sum)
 	@for m in $(TOOL_MODULES); do echo "building the tools of tools/$$m"; go build -C tools/$$m -trimpath -o ../../$(TOOLS)/ tool || exit 1; done
 	@touch $@
+
+# Helm knows its own version, and Helm 3 the newest Kubernetes, only if it is told when it is linked.
+KUBE_MINOR := 37
+HELM3_KUBE := $(foreach p,pkg/chartutil pkg/lint/rules,-X helm.sh/helm/v3/$(p).k8sVersionMajor=1 -X helm.sh/helm/v3/$(p).k8sVersionMinor=$(KUBE_MINOR))
+$(TOOLS)/helm4 $(TOOLS)/helm3: $(TOOLS)/helm%: tools/helm%/go.mod tools/helm%/go.sum
+	go build -C tools/helm$* -trimpath -o ../../$@ \
+	  -ldflags "-s -w $(if $(filter 3,$*),$(HELM3_KUBE)) -X helm.sh/helm/v$*/internal/version.version=$$(go -C tools/helm$* list -m -f '{{.Version}}' helm.sh/helm/v$*)" helm.sh/helm/v$*/cmd/helm
 
 .PHONY: ci
 ci: ## Run all that CI runs
@@ -117,4 +163,4 @@ ci: ## Run all that CI runs
 
 .PHONY: clean
 clean: ## Remove what was built here
-	rm -rf bin $(TOOLS)
+	rm -rf bin dist $(TOOLS)

@@ -235,6 +235,7 @@ type rawConn struct {
 	in      []byte
 	out     []byte
 	resp    kafkawire.FindCoordinatorResponse
+	hosts   kafkawire.Hosts
 }
 
 // ask pipelines the question, and checks the answers as they come.
@@ -278,7 +279,7 @@ func (c *rawConn) ask(ctx context.Context, q *keyset) error {
 		if err != nil {
 			return err
 		}
-		if err := c.resp.Decode(body, c.version); err != nil {
+		if err := c.resp.DecodeSharing(body, c.version, q.keys[read:], &c.hosts); err != nil {
 			return err
 		}
 		if int(id) != read {
@@ -286,14 +287,10 @@ func (c *rawConn) ask(ctx context.Context, q *keyset) error {
 		}
 		for i := range c.resp.Coordinators {
 			row := &c.resp.Coordinators[i]
-			key := row.Key
-			if c.version < 4 {
-				key = q.keys[read] // it is not repeated
-			}
 			if row.ErrorCode != 0 {
-				return fmt.Errorf("%q: %s", key, row.ErrorCode.Name())
+				return fmt.Errorf("%q: %s", row.Key, row.ErrorCode.Name())
 			}
-			if err := q.check(read, key, coordinator{row.NodeID, row.Host, row.Port}); err != nil {
+			if err := q.check(read, row.Key, coordinator{row.NodeID, row.Host, row.Port}); err != nil {
 				return err
 			}
 			read++

@@ -61,31 +61,37 @@ var apis = [...]api{
 	{APIKeySaslAuthenticate, "SaslAuthenticate", VersionRange{0, 2}, 2},
 }
 
-func (k APIKey) api() (api, bool) {
-	for _, a := range apis {
-		if a.key == k {
-			return a, true
+// api is the row of the table, or nil for an API that the package does not speak.
+func (k APIKey) api() *api {
+	for i := range apis {
+		if apis[i].key == k {
+			return &apis[i]
 		}
 	}
-	return api{key: k, name: fmt.Sprintf("API %d", int16(k)), versions: noVersions, flexible: never}, false
+	return nil
 }
 
 // String gives the name of the protocol guide, such as "FindCoordinator", or
 // "API 42" for one that the package does not speak.
 func (k APIKey) String() string {
-	a, _ := k.api()
-	return a.name
+	if a := k.api(); a != nil {
+		return a.name
+	}
+	return fmt.Sprintf("API %d", int16(k))
+}
+
+// speaks reports whether the package encodes and decodes version v of the API's
+// messages.
+func (k APIKey) speaks(v Version) bool {
+	a := k.api()
+	return a != nil && a.versions.Contains(v)
 }
 
 // flexible reports whether version v of the API's messages has compact lengths
 // and tagged fields.
 func (k APIKey) flexible(v Version) bool {
-	for _, a := range apis {
-		if a.key == k {
-			return v >= a.flexible
-		}
-	}
-	return false
+	a := k.api()
+	return a != nil && v >= a.flexible
 }
 
 // Supported returns the versions of an API that this package encodes and
@@ -93,8 +99,10 @@ func (k APIKey) flexible(v Version) bool {
 // should send is a narrower question: see [Negotiate], and mind that some
 // brokers drop the connection on ApiVersions above v3.
 func Supported(key APIKey) VersionRange {
-	a, _ := key.api()
-	return a.versions
+	if a := key.api(); a != nil {
+		return a.versions
+	}
+	return noVersions
 }
 
 // Negotiate returns the highest version that lies in both ranges. Where there is

@@ -34,7 +34,8 @@ type APIVersionsRequest struct {
 func (*APIVersionsRequest) APIKey() APIKey { return APIKeyAPIVersions }
 
 func (m *APIVersionsRequest) check(v Version) error {
-	c := checkVersion("ApiVersionsRequest", APIKeyAPIVersions, v)
+	c := checker{message: "ApiVersionsRequest", version: v}
+	c.spoken(APIKeyAPIVersions)
 	if v >= 3 {
 		c.string("ClientSoftwareName", m.ClientSoftwareName)
 		c.string("ClientSoftwareVersion", m.ClientSoftwareVersion)
@@ -74,7 +75,8 @@ func (m *APIVersionsRequest) Encode(dst []byte, v Version) ([]byte, error) {
 
 // Decode fills the message from a body; see [Request]. Below v5 NodeID is [NoNode].
 func (m *APIVersionsRequest) Decode(src []byte, v Version) error {
-	r := readBody(src, "ApiVersionsRequest", APIKeyAPIVersions, v)
+	r := reader{src: src, message: "ApiVersionsRequest", version: v}
+	r.body(APIKeyAPIVersions)
 	d := APIVersionsRequest{NodeID: NoNode}
 	if v >= 3 {
 		d.ClientSoftwareName = r.string("ClientSoftwareName")

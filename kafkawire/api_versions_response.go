@@ -50,7 +50,8 @@ func (*APIVersionsResponse) APIKey() APIKey { return APIKeyAPIVersions }
 
 // Encode appends the body; see [Request].
 func (m *APIVersionsResponse) Encode(dst []byte, v Version) ([]byte, error) {
-	c := checkVersion("ApiVersionsResponse", APIKeyAPIVersions, v)
+	c := checker{message: "ApiVersionsResponse", version: v}
+	c.spoken(APIKeyAPIVersions)
 	if c.err != nil {
 		return dst, c.err
 	}
@@ -76,7 +77,8 @@ func (m *APIVersionsResponse) Encode(dst []byte, v Version) ([]byte, error) {
 // Decode fills the message from a body; see [Request]. A null list is read as
 // empty.
 func (m *APIVersionsResponse) Decode(src []byte, v Version) error {
-	r := readBody(src, "ApiVersionsResponse", APIKeyAPIVersions, v)
+	r := reader{src: src, message: "ApiVersionsResponse", version: v}
+	r.body(APIKeyAPIVersions)
 	if len(src) >= 2 && ErrorCode(binary.BigEndian.Uint16(src)) == ErrUnsupportedVersion {
 		v, r.flexible = 0, false
 	}

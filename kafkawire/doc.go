@@ -13,7 +13,9 @@
 //
 // The package does no I/O, reads no clock, starts no goroutine and keeps no
 // state. Encoding into a buffer with room allocates nothing; decoding a batch
-// answer allocates a number of times that does not grow with its rows.
+// answer allocates a number of times that does not grow with its rows, and not at
+// all for a client that lends the strings which it has already, see
+// [FindCoordinatorResponse.DecodeSharing].
 //
 // What arrives is not trusted: a decoder never reads past its slice, never
 // allocates by a count that the bytes left cannot hold, and says in its

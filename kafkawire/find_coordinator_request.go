@@ -36,7 +36,8 @@ type FindCoordinatorRequest struct {
 func (*FindCoordinatorRequest) APIKey() APIKey { return APIKeyFindCoordinator }
 
 func (m *FindCoordinatorRequest) check(v Version) error {
-	c := checkVersion("FindCoordinatorRequest", APIKeyFindCoordinator, v)
+	c := checker{message: "FindCoordinatorRequest", version: v}
+	c.spoken(APIKeyFindCoordinator)
 	first, known := m.KeyType.minVersion()
 	switch {
 	case !known:
@@ -80,7 +81,8 @@ func (m *FindCoordinatorRequest) Encode(dst []byte, v Version) ([]byte, error) {
 // Decode fills the message from a body; see [Request]. A key type that Kafka does
 // not know is kept, for a test broker to refuse.
 func (m *FindCoordinatorRequest) Decode(src []byte, v Version) error {
-	r := readBody(src, "FindCoordinatorRequest", APIKeyFindCoordinator, v)
+	r := reader{src: src, message: "FindCoordinatorRequest", version: v}
+	r.body(APIKeyFindCoordinator)
 	var d FindCoordinatorRequest
 	if v < firstBatched {
 		d.Keys = []string{r.string("Key")}

@@ -38,14 +38,14 @@ type FindCoordinatorResponse struct {
 	// Coordinators are exactly one below v4. From there on they should be one a
 	// key, in the order asked, repeated keys repeated; match them by key all the
 	// same. Decode writes over the rows of the answer before, where there is room
-	// for the new ones: copy out what must outlast it. The strings are parts of one
-	// copy of the whole answer: to keep one for long, clone it.
+	// for the new ones: copy out what must outlast it. Its strings are parts of one
+	// copy of the whole answer: to keep one for long, clone it, or see DecodeSharing.
 	Coordinators []Coordinator
 }
 
 // A Coordinator is the answer for one key.
 type Coordinator struct {
-	// Key that was asked for; "" below v4.
+	// Key that was asked for; "" below v4, unless DecodeSharing knows it.
 	Key string
 	// NodeID, Host and Port of the broker, as reached over the listener that the
 	// request came by. [NoNode], "" and -1 where there is an error.
@@ -69,7 +69,8 @@ const minCoordinator = 1 + 4 + 1 + 4 + 2 + 1 + 1
 func (*FindCoordinatorResponse) APIKey() APIKey { return APIKeyFindCoordinator }
 
 func (m *FindCoordinatorResponse) check(v Version) error {
-	c := checkVersion("FindCoordinatorResponse", APIKeyFindCoordinator, v)
+	c := checker{message: "FindCoordinatorResponse", version: v}
+	c.spoken(APIKeyFindCoordinator)
 	if v < firstBatched && len(m.Coordinators) != 1 {
 		c.refuse("", fmt.Errorf("%w: %d coordinators, but below v%d an answer carries exactly one", ErrKeyCount, len(m.Coordinators), firstBatched))
 	}
@@ -127,57 +128,76 @@ func (row *Coordinator) encodeRow(w *writer) {
 // Decode fills the message from a body; see [Request]. It allocates twice, however
 // many rows there are, and once where it can reuse the room of Coordinators.
 func (m *FindCoordinatorResponse) Decode(src []byte, v Version) error {
-	r := readBody(src, "FindCoordinatorResponse", APIKeyFindCoordinator, v)
+	return m.decode(src, v, shared{})
+}
+
+// DecodeSharing is Decode for the client that asked for the keys, which has nearly
+// every string of the answer already: the row that stands in the place of keys[i]
+// and answers it gets that very string, and rows that name one host get it out of
+// hosts. Below v4, where an answer does not repeat the key, Key is keys[0].
+//
+// It allocates the rows, unless Coordinators has room for them; each host that is
+// new; and one copy of the whole answer, but only if a row has an ErrorMessage, or a
+// Key that was not asked for in its place, which then are parts of it. All other
+// strings keep nothing of the answer in memory.
+func (m *FindCoordinatorResponse) DecodeSharing(src []byte, v Version, keys []string, hosts *Hosts) error {
+	return m.decode(src, v, shared{keys, hosts})
+}
+
+func (m *FindCoordinatorResponse) decode(src []byte, v Version, s shared) error {
+	r := reader{src: src, message: "FindCoordinatorResponse", version: v}
+	r.body(APIKeyFindCoordinator)
 	var d FindCoordinatorResponse
 	if v >= 1 {
 		d.ThrottleMillis = r.int32("ThrottleTimeMs")
 	}
 	if v < firstBatched {
-		d.Coordinators = make([]Coordinator, 1)
-		d.Coordinators[0].decodeSingle(&r, v)
+		d.Coordinators = room(m.Coordinators, 1)
+		d.Coordinators[0].decodeSingle(&r, v, s)
 	} else {
-		d.Coordinators = decodeCoordinators(&r, m.Coordinators)
+		d.Coordinators = decodeCoordinators(&r, m.Coordinators, s)
 	}
 	r.tags()
 	return decoded(m, d, r.end())
 }
 
-// decodeCoordinators reads the rows into the room of old, where that is enough.
-func decodeCoordinators(r *reader, old []Coordinator) []Coordinator {
-	n := r.array("Coordinators", minCoordinator)
-	if n == 0 {
-		return nil
+// room is n rows, those of an older answer where they are enough. Each is written
+// over in full by who asks for them.
+func room(old []Coordinator, n int) []Coordinator {
+	if n > cap(old) {
+		return make([]Coordinator, n)
 	}
 	if n < len(old) {
 		clear(old[n:]) // or it would keep older answers in memory
 	}
-	rows := old[:0]
-	if n > cap(rows) {
-		rows = make([]Coordinator, n)
+	return old[:n]
+}
+
+func decodeCoordinators(r *reader, old []Coordinator, s shared) []Coordinator {
+	n := r.array("Coordinators", minCoordinator)
+	if n == 0 {
+		return nil
 	}
-	rows = rows[:n]
+	rows := room(old, n)
 	r.enter("Coordinators")
-	for i := decodePlain(r, rows); i < n && r.err == nil; i += decodePlain(r, rows[i:]) {
+	for i := decodePlain(r, rows, 0, s); i < n && r.err == nil; i = decodePlain(r, rows, i, s) {
 		r.at(i)
-		rows[i].decodeRow(r)
+		rows[i].decodeRow(r, i, s)
 		i++
 	}
 	r.leave()
 	return rows
 }
 
-// decodePlain reads rows as long as they are as nearly every row is: strings below
-// 127 bytes, no null but for the message, and no tagged fields. It returns how
-// many, and leaves the next one, of which it has read nothing, to decodeRow. To
-// check the bytes of a row four times only makes a large answer several times
-// cheaper.
-func decodePlain(r *reader, rows []Coordinator) int {
+// decodePlain reads rows, from the one at i on, as long as they are as nearly every
+// row is: strings below 127 bytes, no null but for the message, and no tagged
+// fields. It returns the index of the next one, of which it has read nothing and
+// which it leaves to decodeRow. To check the bytes of a row four times only makes a
+// large answer several times cheaper.
+func decodePlain(r *reader, rows []Coordinator, i int, s shared) int {
 	const short = 1<<7 - 1 // the compact lengths of one byte, which is length+1
-	src, text, key, plain := r.src, r.all(), r.off, 0
-	for i := range rows {
-		if key >= len(src) {
-			break
-		}
+	src, key := r.src, r.off
+	for ; i < len(rows) && key < len(src); i++ {
 		k := int(src[key])
 		host := key + k + 4
 		if host >= len(src) {
@@ -194,37 +214,37 @@ func decodePlain(r *reader, rows []Coordinator) int {
 			break
 		}
 		row := &rows[i]
-		row.Key = text[key+1 : key+k]
-		row.Host = text[host+1 : host+h]
+		row.Key = s.key(r, i, key+1, key+k)
 		row.NodeID = int32(binary.BigEndian.Uint32(src[key+k:]))
+		row.Host = s.host(r, row.NodeID, host+1, host+h)
 		row.Port = int32(binary.BigEndian.Uint32(src[host+h:]))
 		row.ErrorCode = ErrorCode(binary.BigEndian.Uint16(src[host+h+4:]))
 		if m > 1 {
-			row.ErrorMessage = text[message+1 : tags]
+			row.ErrorMessage = r.all()[message+1 : tags]
 		} else if row.ErrorMessage != "" {
 			row.ErrorMessage = ""
 		}
 		key = tags + 1
-		plain++
 	}
 	r.off = key
-	return plain
+	return i
 }
 
-func (row *Coordinator) decodeSingle(r *reader, v Version) {
+func (row *Coordinator) decodeSingle(r *reader, v Version, s shared) {
+	*row = Coordinator{Key: s.firstKey()}
 	row.ErrorCode = ErrorCode(r.int16("ErrorCode"))
 	if v >= 1 {
 		row.ErrorMessage = r.nullableString("ErrorMessage")
 	}
 	row.NodeID = r.int32("NodeId")
-	row.Host = r.nullableString("Host")
+	row.Host = s.nextHost(r, row.NodeID)
 	row.Port = r.int32("Port")
 }
 
-func (row *Coordinator) decodeRow(r *reader) {
-	row.Key = r.string("Key")
+func (row *Coordinator) decodeRow(r *reader, i int, s shared) {
+	row.Key = s.nextKey(r, i)
 	row.NodeID = r.int32("NodeId")
-	row.Host = r.nullableString("Host")
+	row.Host = s.nextHost(r, row.NodeID)
 	row.Port = r.int32("Port")
 	row.ErrorCode = ErrorCode(r.int16("ErrorCode"))
 	row.ErrorMessage = r.nullableString("ErrorMessage")

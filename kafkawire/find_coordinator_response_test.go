@@ -1,8 +1,11 @@
 package kafkawire
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -53,5 +56,68 @@ func TestPlainAndOtherRows(t *testing.T) {
 		var got FindCoordinatorResponse
 		require.NoError(t, got.Decode(body, 4))
 		require.Equal(t, want, got, fmt.Sprint(a, b, c))
+		checkSharing(t, body, 4)
+	}
+}
+
+// A row that answers a key in its place has the caller's own string, whichever way
+// the row is read, and rows of one broker have one host.
+func TestDecodeSharing(t *testing.T) {
+	long := strings.Repeat("k", MaxKeyLength)
+	keys := []string{"a", "b", long, "d", ""}
+	want := []Coordinator{
+		{Key: "a", NodeID: 1, Host: "b1", Port: 9092},
+		{Key: "other", NodeID: 257, Host: "b257", Port: 9092}, // whose host takes the place of b1
+		{Key: long, NodeID: 1, Host: "b1", Port: 9092},
+		{Key: "d", NodeID: NoNode, Port: -1, ErrorCode: ErrInvalidRequest, ErrorMessage: "text"},
+		{NodeID: 1, Host: "b1", Port: 9092},
+		{Key: "a", NodeID: 1, Host: strings.Repeat("h", longestHost+1), Port: 9092}, // a row too many, and no host
+	}
+	body, err := (&FindCoordinatorResponse{Coordinators: want}).Encode(nil, 6)
+	require.NoError(t, err)
+	var answer FindCoordinatorResponse
+	var hosts Hosts
+	require.NoError(t, answer.DecodeSharing(body, 6, keys, &hosts))
+	clear(body)
+	require.Equal(t, want, answer.Coordinators)
+	for _, i := range []int{0, 2, 3} {
+		require.Same(t, unsafe.StringData(keys[i]), unsafe.StringData(answer.Coordinators[i].Key), i)
+	}
+	require.Same(t, unsafe.StringData(answer.Coordinators[2].Host), unsafe.StringData(answer.Coordinators[4].Host))
+	require.Equal(t, "b1", hosts.byNode[1], "what is no host is not kept")
+
+	// Below v4 no key is repeated.
+	row := Coordinator{NodeID: 1, Host: "b1", Port: 9092}
+	for v := Version(0); v < firstBatched; v++ {
+		body, err := (&FindCoordinatorResponse{Coordinators: []Coordinator{row}}).Encode(nil, v)
+		require.NoError(t, err)
+		require.NoError(t, answer.DecodeSharing(body, v, keys[:1], &hosts))
+		require.Equal(t, []Coordinator{{Key: "a", NodeID: 1, Host: "b1", Port: 9092}}, answer.Coordinators)
+		require.NoError(t, answer.DecodeSharing(body, v, nil, &hosts))
+		require.Equal(t, []Coordinator{row}, answer.Coordinators)
+	}
+}
+
+// checkSharing decodes a body with and without strings to share, which must not
+// make a difference, whether they are the right ones or not.
+func checkSharing(t *testing.T, body []byte, v Version) {
+	var want FindCoordinatorResponse
+	wantErr := want.Decode(body, v)
+	asked := make([]string, len(want.Coordinators))
+	for i := range want.Coordinators {
+		asked[i] = strings.Clone(want.Coordinators[i].Key)
+	}
+	var hosts Hosts // the second round finds them known
+	for _, keys := range [][]string{nil, asked, append([]string{"x"}, asked...), asked[:len(asked)/2]} {
+		src := bytes.Clone(body)
+		got := FindCoordinatorResponse{Coordinators: []Coordinator{{Key: "old", Host: "old", ErrorMessage: "old"}}}
+		err := got.DecodeSharing(src, v, keys, &hosts)
+		clear(src)
+		require.Equal(t, wantErr, err)
+		if v < firstBatched && err == nil && len(keys) > 0 {
+			require.Equal(t, keys[0], got.Coordinators[0].Key)
+			got.Coordinators[0].Key = ""
+		}
+		require.Equal(t, want, got)
 	}
 }

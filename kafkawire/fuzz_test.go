@@ -26,6 +26,13 @@ func FuzzSaslHandshakeRequest(f *testing.F)     { fuzzMessage(f, messages[8]) }
 func FuzzSaslHandshakeResponse(f *testing.F)    { fuzzMessage(f, messages[9]) }
 
 func fuzzMessage(f *testing.F, m message) {
+	addSeeds(f, m)
+	f.Fuzz(func(t *testing.T, version int16, src []byte) {
+		checkMessage(t, m, Version(version), src)
+	})
+}
+
+func addSeeds(f *testing.F, m message) {
 	versions := Supported(m.key)
 	for v := versions.Min; v <= versions.Max; v++ {
 		_, encoded := sample(f, m, v)
@@ -35,9 +42,6 @@ func fuzzMessage(f *testing.F, m message) {
 	for _, body := range recordedBodies(f, m) {
 		f.Add(int16(body.version), body.bytes)
 	}
-	f.Fuzz(func(t *testing.T, version int16, src []byte) {
-		checkMessage(t, m, Version(version), src)
-	})
 }
 
 func checkMessage(t *testing.T, m message, v Version, src []byte) {
@@ -78,6 +82,12 @@ func allocated() uint64 {
 	sample := [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample[:])
 	return sample[0].Value.Uint64()
+}
+
+// What is at hand already changes nothing in what is read.
+func FuzzFindCoordinatorSharing(f *testing.F) {
+	addSeeds(f, messages[3])
+	f.Fuzz(func(t *testing.T, version int16, src []byte) { checkSharing(t, src, Version(version)) })
 }
 
 func FuzzRequestHeader(f *testing.F) {

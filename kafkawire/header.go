@@ -55,7 +55,8 @@ const sizeLength = 4
 // error it returns dst as it was given. It allocates nothing where dst has room.
 func AppendRequest(dst []byte, h RequestHeader, r Request) ([]byte, error) {
 	key := r.APIKey()
-	c := checkVersion("RequestHeader", key, h.Version)
+	c := checker{message: "RequestHeader", version: h.Version}
+	c.spoken(key)
 	c.string("ClientId", h.ClientID)
 	if c.err != nil {
 		return dst, c.err
@@ -80,7 +81,8 @@ func AppendRequest(dst []byte, h RequestHeader, r Request) ([]byte, error) {
 // speaks. Source: ResponseHeader.json, KIP-511.
 func AppendResponse(dst []byte, correlationID int32, v Version, r Response) ([]byte, error) {
 	key := r.APIKey()
-	c := checkVersion("ResponseHeader", key, v)
+	c := checker{message: "ResponseHeader", version: v}
+	c.spoken(key)
 	if c.err != nil {
 		return dst, c.err
 	}
@@ -136,7 +138,7 @@ func DecodeRequestHeader(frame []byte) (key APIKey, h RequestHeader, body []byte
 	if r.err != nil {
 		return 0, RequestHeader{}, nil, r.err
 	}
-	if _, known := key.api(); !known {
+	if key.api() == nil {
 		r.off = 0
 		r.fail("request_api_key", fmt.Errorf("%w: %d", ErrUnknownAPI, int16(key)))
 		return key, h, nil, r.err

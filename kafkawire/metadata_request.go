@@ -32,7 +32,8 @@ type MetadataRequest struct {
 func (*MetadataRequest) APIKey() APIKey { return APIKeyMetadata }
 
 func (m *MetadataRequest) check(v Version) error {
-	c := checkVersion("MetadataRequest", APIKeyMetadata, v)
+	c := checker{message: "MetadataRequest", version: v}
+	c.spoken(APIKeyMetadata)
 	switch {
 	case m.AllTopics && len(m.Topics) > 0:
 		c.refuse("Topics", fmt.Errorf("%w: all topics, and %d by name", ErrNotExpressible, len(m.Topics)))
@@ -80,7 +81,8 @@ func (m *MetadataRequest) Encode(dst []byte, v Version) ([]byte, error) {
 
 // Decode fills the message from a body; see [Request].
 func (m *MetadataRequest) Decode(src []byte, v Version) error {
-	r := readBody(src, "MetadataRequest", APIKeyMetadata, v)
+	r := reader{src: src, message: "MetadataRequest", version: v}
+	r.body(APIKeyMetadata)
 	d := MetadataRequest{AllowAutoTopicCreation: true}
 	d.decodeTopics(&r, v)
 	if v >= 4 {

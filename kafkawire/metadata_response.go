@@ -98,7 +98,8 @@ const minMetadataTopic = 2 + 2 + 4
 func (*MetadataResponse) APIKey() APIKey { return APIKeyMetadata }
 
 func (m *MetadataResponse) check(v Version) error {
-	c := checkVersion("MetadataResponse", APIKeyMetadata, v)
+	c := checker{message: "MetadataResponse", version: v}
+	c.spoken(APIKeyMetadata)
 	for i := range m.Brokers {
 		c.string("Host", m.Brokers[i].Host)
 		c.string("Rack", m.Brokers[i].Rack)
@@ -191,7 +192,8 @@ func (p *MetadataPartition) encode(w *writer, v Version) {
 
 // Decode fills the message from a body; see [Request].
 func (m *MetadataResponse) Decode(src []byte, v Version) error {
-	r := readBody(src, "MetadataResponse", APIKeyMetadata, v)
+	r := reader{src: src, message: "MetadataResponse", version: v}
+	r.body(APIKeyMetadata)
 	d := MetadataResponse{ControllerID: NoNode}
 	if v >= 3 {
 		d.ThrottleMillis = r.int32("ThrottleTimeMs")
@@ -214,7 +216,8 @@ func (m *MetadataResponse) Decode(src []byte, v Version) error {
 // DecodeBrokers fills Brokers only and leaves the rest of the body unread: v0 lists
 // all topics of the cluster, wanted or not.
 func (m *MetadataResponse) DecodeBrokers(src []byte, v Version) error {
-	r := readBody(src, "MetadataResponse", APIKeyMetadata, v)
+	r := reader{src: src, message: "MetadataResponse", version: v}
+	r.body(APIKeyMetadata)
 	d := MetadataResponse{ControllerID: NoNode}
 	if v >= 3 {
 		d.ThrottleMillis = r.int32("ThrottleTimeMs")

@@ -33,13 +33,12 @@ type element struct {
 	index int
 }
 
-// readBody starts on the body of a message.
-func readBody(src []byte, message string, key APIKey, v Version) reader {
-	r := reader{src: src, message: message, version: v, flexible: key.flexible(v)}
-	if versions := Supported(key); !versions.Contains(v) {
-		r.fail("", fmt.Errorf("%w: %v is read in versions %v", ErrVersion, key, versions))
+// body prepares for the body of a message. Every decoder begins with it.
+func (r *reader) body(key APIKey) {
+	r.flexible = key.flexible(r.version)
+	if !key.speaks(r.version) {
+		r.fail("", fmt.Errorf("%w: %v is read in versions %v", ErrVersion, key, Supported(key)))
 	}
-	return r
 }
 
 func (r *reader) left() int { return len(r.src) - r.off }

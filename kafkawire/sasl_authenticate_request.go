@@ -19,7 +19,8 @@ func (*SaslAuthenticateRequest) APIKey() APIKey { return APIKeySaslAuthenticate 
 
 // Encode appends the body; see [Request].
 func (m *SaslAuthenticateRequest) Encode(dst []byte, v Version) ([]byte, error) {
-	c := checkVersion("SaslAuthenticateRequest", APIKeySaslAuthenticate, v)
+	c := checker{message: "SaslAuthenticateRequest", version: v}
+	c.spoken(APIKeySaslAuthenticate)
 	if c.err != nil {
 		return dst, c.err
 	}
@@ -31,7 +32,8 @@ func (m *SaslAuthenticateRequest) Encode(dst []byte, v Version) ([]byte, error) 
 
 // Decode fills the message from a body; see [Request].
 func (m *SaslAuthenticateRequest) Decode(src []byte, v Version) error {
-	r := readBody(src, "SaslAuthenticateRequest", APIKeySaslAuthenticate, v)
+	r := reader{src: src, message: "SaslAuthenticateRequest", version: v}
+	r.body(APIKeySaslAuthenticate)
 	d := SaslAuthenticateRequest{AuthBytes: r.bytes("AuthBytes")}
 	r.tags()
 	return decoded(m, d, r.end())

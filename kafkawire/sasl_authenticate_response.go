@@ -29,7 +29,8 @@ func (*SaslAuthenticateResponse) APIKey() APIKey { return APIKeySaslAuthenticate
 
 // Encode appends the body; see [Request].
 func (m *SaslAuthenticateResponse) Encode(dst []byte, v Version) ([]byte, error) {
-	c := checkVersion("SaslAuthenticateResponse", APIKeySaslAuthenticate, v)
+	c := checker{message: "SaslAuthenticateResponse", version: v}
+	c.spoken(APIKeySaslAuthenticate)
 	c.string("ErrorMessage", m.ErrorMessage)
 	if c.err != nil {
 		return dst, c.err
@@ -48,7 +49,8 @@ func (m *SaslAuthenticateResponse) Encode(dst []byte, v Version) ([]byte, error)
 // Decode fills the message from a body; see [Request]. Null bytes are read as
 // none, so that the error code beside them is not lost.
 func (m *SaslAuthenticateResponse) Decode(src []byte, v Version) error {
-	r := readBody(src, "SaslAuthenticateResponse", APIKeySaslAuthenticate, v)
+	r := reader{src: src, message: "SaslAuthenticateResponse", version: v}
+	r.body(APIKeySaslAuthenticate)
 	var d SaslAuthenticateResponse
 	d.ErrorCode = ErrorCode(r.int16("ErrorCode"))
 	d.ErrorMessage = r.nullableString("ErrorMessage")

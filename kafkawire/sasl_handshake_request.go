@@ -18,7 +18,8 @@ func (*SaslHandshakeRequest) APIKey() APIKey { return APIKeySaslHandshake }
 
 // Encode appends the body; see [Request].
 func (m *SaslHandshakeRequest) Encode(dst []byte, v Version) ([]byte, error) {
-	c := checkVersion("SaslHandshakeRequest", APIKeySaslHandshake, v)
+	c := checker{message: "SaslHandshakeRequest", version: v}
+	c.spoken(APIKeySaslHandshake)
 	c.string("Mechanism", m.Mechanism)
 	if c.err != nil {
 		return dst, c.err
@@ -30,7 +31,8 @@ func (m *SaslHandshakeRequest) Encode(dst []byte, v Version) ([]byte, error) {
 
 // Decode fills the message from a body; see [Request].
 func (m *SaslHandshakeRequest) Decode(src []byte, v Version) error {
-	r := readBody(src, "SaslHandshakeRequest", APIKeySaslHandshake, v)
+	r := reader{src: src, message: "SaslHandshakeRequest", version: v}
+	r.body(APIKeySaslHandshake)
 	d := SaslHandshakeRequest{Mechanism: r.string("Mechanism")}
 	return decoded(m, d, r.end())
 }

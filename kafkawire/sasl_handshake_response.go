@@ -19,7 +19,8 @@ func (*SaslHandshakeResponse) APIKey() APIKey { return APIKeySaslHandshake }
 
 // Encode appends the body; see [Request].
 func (m *SaslHandshakeResponse) Encode(dst []byte, v Version) ([]byte, error) {
-	c := checkVersion("SaslHandshakeResponse", APIKeySaslHandshake, v)
+	c := checker{message: "SaslHandshakeResponse", version: v}
+	c.spoken(APIKeySaslHandshake)
 	for _, mechanism := range m.Mechanisms {
 		c.string("Mechanisms", mechanism)
 	}
@@ -38,7 +39,8 @@ func (m *SaslHandshakeResponse) Encode(dst []byte, v Version) ([]byte, error) {
 // Decode fills the message from a body; see [Request]. A null list is read as
 // empty, so that the error code beside it is not lost.
 func (m *SaslHandshakeResponse) Decode(src []byte, v Version) error {
-	r := readBody(src, "SaslHandshakeResponse", APIKeySaslHandshake, v)
+	r := reader{src: src, message: "SaslHandshakeResponse", version: v}
+	r.body(APIKeySaslHandshake)
 	var d SaslHandshakeResponse
 	d.ErrorCode = ErrorCode(r.int16("ErrorCode"))
 	d.Mechanisms = r.strings("Mechanisms", r.nullableArray("Mechanisms", r.minString()))

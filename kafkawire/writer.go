@@ -13,13 +13,11 @@ type checker struct {
 	err     error
 }
 
-// checkVersion starts the check of a message.
-func checkVersion(message string, key APIKey, v Version) checker {
-	c := checker{message: message, version: v}
-	if versions := Supported(key); !versions.Contains(v) {
-		c.refuse("", fmt.Errorf("%w: %v is written in versions %v", ErrVersion, key, versions))
+// spoken refuses a version that the package does not speak. Every check begins with it.
+func (c *checker) spoken(key APIKey) {
+	if !key.speaks(c.version) {
+		c.refuse("", fmt.Errorf("%w: %v is written in versions %v", ErrVersion, key, Supported(key)))
 	}
-	return c
 }
 
 func (c *checker) refuse(field string, err error) {

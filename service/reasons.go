@@ -107,7 +107,7 @@ var kafkaRows = []Contract{
 		Do:       "correct the key"},
 	{Code: kafkawire.ErrInvalidRequest, GRPC: codes.InvalidArgument, HTTP: http.StatusBadRequest,
 		Happened: "the broker refuses the key",
-		Do:       "correct it; a share partition is groupId:topicId:partition (no colon in the group id before Kafka 4.3), a share group is key type GROUP"},
+		Do:       "correct it; a share partition is groupId:topicId:partition (no colon in the group id before Kafka 4.3), a share group is key type GROUP; brokers where share groups are off (Kafka 4.0) refuse every share partition"},
 	{Code: kafkawire.ErrUnsupportedVersion, GRPC: codes.Unimplemented, HTTP: http.StatusNotImplemented,
 		Happened: "the broker does not support this lookup",
 		Do:       "ask a newer Kafka; brokers of other makers may lack this key type"},

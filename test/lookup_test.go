@@ -116,7 +116,7 @@ func runLookupCases(t *testing.T, e *environment) {
 }
 
 // statusOf is the HTTP status with which GetCoordinator tells a reason.
-var statusOf = map[string]int{cannotCarry: http.StatusNotImplemented, neverThere: http.StatusServiceUnavailable}
+var statusOf = map[string]int{cannotCarry: http.StatusNotImplemented, neverThere: http.StatusServiceUnavailable, refused: http.StatusBadRequest}
 
 func askInPath(t *testing.T, e *environment, keyType coordsvcv1.KeyType) {
 	keys := odd(keyType)

@@ -35,6 +35,7 @@ type invocation struct {
 	ctx     context.Context //nolint:containedctx // lives exactly as long as the command
 	program string
 	environ []string
+	app     *kong.Application // what commands and flags there are
 }
 
 // cli is the command line; kong reads it.
@@ -48,6 +49,8 @@ type cli struct {
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask a running service whether it is live or ready."`
 	Config      configCmd      `cmd:"" help:"Print the settings in force, and where each came from."`
 	Version     versionCmd     `cmd:"" help:"Print the version, and the Kafka protocol versions spoken."`
+	Completion  completionCmd  `cmd:"" help:"Print what makes a shell complete coordsvc's commands and flags."`
+	Man         manCmd         `cmd:"" help:"Print the manual page."`
 }
 
 const description = `coordsvc answers which Kafka broker coordinates a consumer group, a transactional id or a share partition.`
@@ -83,6 +86,7 @@ func run(ctx context.Context, args []string, std streams, environ []string) int 
 	if err != nil {
 		panic("coordsvc: the command line is not well-formed: " + err.Error())
 	}
+	inv.app = app.Model
 	for i, arg := range args {
 		if !utf8.ValidString(arg) {
 			return inv.fail(failf(exitUsage, "argument %d, %q, is not UTF-8: Kafka's ids are UTF-8 text", i, arg))

@@ -57,7 +57,7 @@ func requireFile(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
-	for _, command := range []string{"", "serve", "demo", "lookup", "healthcheck", "config", "version"} {
+	for _, command := range []string{"", "serve", "demo", "lookup", "healthcheck", "config", "version", "completion", "man"} {
 		t.Run(command, func(t *testing.T) {
 			got := coordsvc(t, strings.Fields(command+" --help")...)
 			require.Zero(t, got.code)
@@ -94,6 +94,7 @@ func TestWrongUsage(t *testing.T) {
   grpc.address (flag --grpc-address): "1" has no colon; write :1 to listen on every address, or 127.0.0.1:1 for this machine only`},
 		{[]string{"healthcheck", "--timeout=-1s"}, "coordsvc: --timeout is -1s; it must be greater than zero"},
 		{[]string{"healthcheck", "--admin-address=:0"}, "coordsvc: admin.address is :0: a port that is chosen at start cannot be known here; give --admin-address"},
+		{[]string{"completion", "csh"}, `coordsvc: <shell> must be one of "bash","zsh","fish" but got "csh" (see coordsvc completion --help)`},
 		{[]string{"version", "--config=x"}, `coordsvc: unknown flag --config (see coordsvc version --help)`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {

@@ -94,7 +94,7 @@ func settingsYAML(w io.Writer, entries []config.Entry) error {
 	var groups []string // that stand open
 	for _, e := range entries {
 		path := strings.Split(e.Path, ".")
-		groups = openGroups(&b, groups, path[:len(path)-1])
+		groups = config.OpenGroups(&b, groups, path[:len(path)-1])
 		comment := ""
 		if e.Value == "" || e.Value == config.Redacted {
 			comment = "# "
@@ -110,17 +110,4 @@ func settingsYAML(w io.Writer, entries []config.Entry) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// openGroups writes the keys of the groups that the next setting is in and the
-// last one was not.
-func openGroups(b *strings.Builder, open, wanted []string) []string {
-	same := 0
-	for same < min(len(open), len(wanted)) && open[same] == wanted[same] {
-		same++
-	}
-	for depth := same; depth < len(wanted); depth++ {
-		b.WriteString(strings.Repeat("  ", depth) + wanted[depth] + ":\n")
-	}
-	return wanted
 }

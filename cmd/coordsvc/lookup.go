@@ -30,7 +30,7 @@ type lookupSettings struct {
 type lookupCmd struct {
 	lookupSettings
 
-	Type   keyType `short:"t" default:"group" placeholder:"TYPE" help:"What the keys name: group, transaction or share. Default: group."`
+	Type   keyType `short:"t" default:"group" choices:"group,transaction,share" placeholder:"TYPE" help:"What the keys name: group, transaction or share. Default: group."`
 	Output string  `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"table, or json as REST answers it. Default: table."`
 
 	Keys []string `arg:"" optional:"" name:"key" help:"The keys. - reads more from standard input, one a line."`

@@ -133,7 +133,7 @@ func (r release) artifacts() []artifact {
 		scala = "2.12"
 	}
 	list := []artifact{artifact("org.apache.kafka:kafka_" + scala + ":" + r.name)}
-	if r.atLeast(0, 10) && !r.atLeast(0, 11) {
+	if r.atLeast(0, 10) && !r.atLeast(1, 0) {
 		list = append(list, "javax.xml.bind:jaxb-api:2.3.1") // no longer part of Java
 	}
 	if r.atLeast(1, 0) && !r.atLeast(4, 0) {

@@ -16,6 +16,7 @@ func TestReleaseRules(t *testing.T) {
 	}{
 		{"0.8.2.2", false, "0.8.2", []int8{0}, []artifact{"org.apache.kafka:kafka_2.11:0.8.2.2"}},
 		{"0.10.1.1", false, "0.10.1", []int8{0}, []artifact{"org.apache.kafka:kafka_2.11:0.10.1.1", "javax.xml.bind:jaxb-api:2.3.1"}},
+		{"0.11.0.3", false, "0.11.0", []int8{0, 1}, []artifact{"org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"}},
 		{"1.1.1", false, "1.1", []int8{0, 1}, []artifact{"org.apache.kafka:kafka_2.11:1.1.1", "org.slf4j:slf4j-log4j12:1.7.36", "log4j:log4j:1.2.17"}},
 		{"2.3.1", false, "2.3", []int8{0, 1}, []artifact{
 			"org.apache.kafka:kafka_2.12:2.3.1", "org.slf4j:slf4j-log4j12:1.7.36", "log4j:log4j:1.2.17", "org.apache.zookeeper:zookeeper:3.4.10",

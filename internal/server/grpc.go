@@ -15,6 +15,8 @@ import (
 func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *health.Server, calls chain, gate *gate) *grpc.Server {
 	g := grpc.NewServer(append(grpcLimits(cfg),
 		grpc.Creds(gate.grpcCredentials()),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ForceServerCodecV2(codec{}),
 		grpc.UnaryInterceptor(calls.unary()),
 		grpc.ChainStreamInterceptor(calls.streams()...),
 	)...)

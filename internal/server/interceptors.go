@@ -231,7 +231,7 @@ func deadline(most time.Duration) step {
 	return step{
 		name: "deadline",
 		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if _, given := ctx.Deadline(); !given {
+			if ends, given := ctx.Deadline(); !given || time.Until(ends) <= most {
 				return handler(ctx, req)
 			}
 			ctx, cancel := context.WithTimeout(ctx, most)

@@ -44,6 +44,10 @@ const (
 	streamWindow = 64 << 10
 	connWindow   = 4 << 20
 
+	// streamWorkers are goroutines that take gRPC calls one after the other: their
+	// stacks have grown to what a call needs. Calls beyond them get new ones.
+	streamWorkers = 64
+
 	// readHeaderTimeout and readBodyTimeout end connections that trickle.
 	readHeaderTimeout = 5 * time.Second
 	readBodyTimeout   = 20 * time.Second

@@ -143,6 +143,7 @@ type Server struct {
 	memory   *memory
 	drain    drain
 	health   *health.Server
+	newGRPC  func() *grpc.Server // its workers run from then on
 	grpc     *grpc.Server
 	rest     *http.Server
 	admin    *http.Server
@@ -201,7 +202,7 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	if err != nil {
 		return nil, err
 	}
-	s.grpc = newGRPCServer(cfg, svc, s.health, calls, gate)
+	s.newGRPC = func() *grpc.Server { return newGRPCServer(cfg, svc, s.health, calls, gate) }
 	s.rest = &http.Server{
 		Handler:           front,
 		ConnContext:       connected,

@@ -1,0 +1,400 @@
+{{/* Each of these prints one line a mistake: the value's path, a colon, the reason and what to do. */}}
+
+{{- define "coordsvc.check.brokers" -}}
+{{- $brokers := include "coordsvc.setting" (list . "kafka.brokers" "") | splitList "," | compact }}
+{{- if not $brokers }}
+config.kafka.brokers: is empty; give the brokers to start from, as in --set 'config.kafka.brokers={kafka-0:9092,kafka-1:9092}'
+{{- end }}
+{{- range $brokers }}
+{{- if not (regexMatch "^(\\[[0-9a-fA-F:.]+(%[^\\]]+)?\\]|[^][:/@ ]+):[0-9]{1,5}$" (trim .)) }}
+config.kafka.brokers: {{ quote . }} is not host:port, such as kafka-0:9092 or [2001:db8::1]:9092
+{{- else if or (gt (regexFind "[0-9]+$" . | atoi) 65535) (eq (regexFind "[0-9]+$" . | atoi) 0) }}
+config.kafka.brokers: {{ quote . }} has no port from 1 to 65535
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.listeners" -}}
+{{- $taken := dict }}
+{{- range $path, $default := dict "grpc.address" ":9090" "http.address" ":8080" "admin.address" ":8081" }}
+{{- $address := include "coordsvc.setting" (list $ $path $default) }}
+{{- $port := regexFind "[0-9]+$" $address }}
+{{- if not (regexMatch "^(\\[[^\\]]*\\]|[^:]*):[0-9]{1,5}$" $address) }}
+config.{{ $path }}: {{ quote $address }} is not host:port, such as {{ $default }}
+{{- else if eq (atoi $port) 0 }}
+config.{{ $path }}: port 0 is one that nobody knows before the start; give a port that the Service can name
+{{- else if gt (atoi $port) 65535 }}
+config.{{ $path }}: there is no port {{ $port }}; the last is 65535
+{{- else if hasKey $taken $port }}
+config.{{ $path }}: port {{ $port }} is that of config.{{ index $taken $port }} as well; give each its own
+{{- else }}
+{{- $_ := set $taken $port $path }}
+{{- end }}
+{{- if regexMatch "^(127\\.|localhost:|\\[::1\\])" $address }}
+config.{{ $path }}: {{ quote $address }} is reached from inside the Pod only; leave the host out
+{{- end }}
+{{- end }}
+{{- if eq (int .Values.service.grpcPort) (int .Values.service.httpPort) }}
+service.httpPort: {{ .Values.service.httpPort }} is service.grpcPort as well; the Service needs a port for each
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.inlineSecrets" -}}
+{{- range $path, $secret := dict "kafka.sasl.password" "kafkaPassword" "kafka.sasl.oauth.client-secret" "kafkaOAuthClientSecret" }}
+{{- if include "coordsvc.setting" (list $ $path "") }}
+config.{{ $path }}: would stand in a ConfigMap and in the release's history for all to read; put it into a Secret, name that in secrets.{{ $secret }}.name{{ if (index $.Values.secrets $secret).name }} (as is done already){{ end }}, and leave this out
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.secretFiles" -}}
+{{- range $name, $settings := include "coordsvc.secretFiles" . | fromYaml }}
+{{- range $path, $keyField := $settings }}
+{{- if and (index $.Values.secrets $name).name (include "coordsvc.setting" (list $ $path "")) }}
+config.{{ $path }}: is given, and secrets.{{ $name }}.name as well, which sets it; give one of them
+{{- end }}
+{{- end }}
+{{- if and (hasKey (index $.Values.secrets $name) "certKey") (index $.Values.secrets $name).name (eq (index $.Values.secrets $name).certKey (index $.Values.secrets $name).keyKey) }}
+secrets.{{ $name }}.keyKey: is secrets.{{ $name }}.certKey as well; certificate and key are two entries of the Secret
+{{- end }}
+{{- end }}
+{{- if and .Values.policy (include "coordsvc.setting" (list . "auth.policy-file" "")) }}
+config.auth.policy-file: is given, and policy as well, which sets it; give one of them
+{{- end }}
+{{- end }}
+
+{{/* "true" where a file of a setting is there, whoever gave it: (list . "tls.cert-file" "serverTLS") */}}
+{{- define "coordsvc.hasFile" -}}
+{{- $root := index . 0 -}}
+{{- if or (include "coordsvc.setting" (list $root (index . 1) "")) (index $root.Values.secrets (index . 2)).name }}true{{ end -}}
+{{- end }}
+
+{{/* Where a setting is given, in words: (list . "tls.cert-file" "serverTLS") */}}
+{{- define "coordsvc.whereFile" -}}
+{{- if (index (index . 0).Values.secrets (index . 2)).name }}secrets.{{ index . 2 }}.name{{ else }}config.{{ index . 1 }}{{ end -}}
+{{- end }}
+
+{{- define "coordsvc.check.serverTLS" -}}
+{{- $tls := eq (include "coordsvc.tls" .) "true" }}
+{{- $require := eq (include "coordsvc.setting" (list . "tls.client-auth" "off")) "require" }}
+{{- $files := dict "tls.cert-file" "the certificate" "tls.key-file" "the key of the certificate" }}
+{{- range $path, $what := $files }}
+{{- $there := include "coordsvc.hasFile" (list $ $path "serverTLS") }}
+{{- if and $tls (not $there) }}
+config.tls.enabled: needs {{ $what }}; name a Secret in secrets.serverTLS.name, or set config.{{ $path }}
+{{- else if and $there (not $tls) }}
+{{ include "coordsvc.whereFile" (list $ $path "serverTLS") }}: is given, but config.tls.enabled is false; set it to true, or leave this out
+{{- end }}
+{{- end }}
+{{- $ca := include "coordsvc.hasFile" (list . "tls.client-ca-file" "clientCA") }}
+{{- if and $require (not $tls) }}
+config.tls.client-auth: require needs TLS; set config.tls.enabled to true
+{{- end }}
+{{- if and $require (not $ca) }}
+config.tls.client-auth: require needs the authorities of the clients; name a Secret in secrets.clientCA.name
+{{- end }}
+{{- if and $ca (not $require) }}
+{{ include "coordsvc.whereFile" (list . "tls.client-ca-file" "clientCA") }}: is given, but clients are not asked for certificates; set config.tls.client-auth to require
+{{- end }}
+{{- if and (include "coordsvc.setting" (list . "auth.allowed-subjects" "")) (not $require) }}
+config.auth.allowed-subjects: is given, but clients are not asked for certificates; set config.tls.client-auth to require
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.auth" -}}
+{{- $issuer := include "coordsvc.setting" (list . "auth.oidc.issuer" "") }}
+{{- $audience := include "coordsvc.setting" (list . "auth.oidc.audience" "") }}
+{{- if and $issuer (not $audience) }}
+config.auth.oidc.issuer: needs config.auth.oidc.audience; without it every token that the issuer made for anybody would be accepted
+{{- end }}
+{{- if and $audience (not $issuer) }}
+config.auth.oidc.audience: is given without config.auth.oidc.issuer
+{{- end }}
+{{- if and (include "coordsvc.hasFile" (list . "auth.oidc.ca-file" "oidcCA")) (not $issuer) }}
+{{ include "coordsvc.whereFile" (list . "auth.oidc.ca-file" "oidcCA") }}: is given without config.auth.oidc.issuer
+{{- end }}
+{{- $callers := or $issuer (include "coordsvc.hasFile" (list . "auth.token-file" "tokens")) (eq (include "coordsvc.setting" (list . "tls.client-auth" "off")) "require") }}
+{{- $policy := or .Values.policy (include "coordsvc.setting" (list . "auth.policy-file" "")) }}
+{{- if and $policy (not $callers) }}
+policy: nothing tells who is calling; set secrets.tokens.name, config.auth.oidc.issuer or config.tls.client-auth too
+{{- end }}
+{{- if and .Values.policy (not .Values.policy.rules) }}
+policy: has no rules, which would deny every key to everybody; write rules: and under it - callers: [...]
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.kafkaTLS" -}}
+{{- if ne (include "coordsvc.setting" (list . "kafka.tls.enabled" "false")) "true" }}
+{{- range $path, $secret := dict "kafka.tls.ca-file" "kafkaCA" "kafka.tls.cert-file" "kafkaClientTLS" "kafka.tls.key-file" "kafkaClientTLS" }}
+{{- if include "coordsvc.hasFile" (list $ $path $secret) }}
+{{ include "coordsvc.whereFile" (list $ $path $secret) }}: has no effect while config.kafka.tls.enabled is false; set it to true
+{{- end }}
+{{- end }}
+{{- range list "kafka.tls.server-name" "kafka.tls.insecure-skip-verify" }}
+{{- if has (include "coordsvc.setting" (list $ . "")) (list "" "false") | not }}
+config.{{ . }}: has no effect while config.kafka.tls.enabled is false; set it to true
+{{- end }}
+{{- end }}
+{{- else if not .Values.secrets.kafkaClientTLS.name }}
+{{- $cert := include "coordsvc.setting" (list . "kafka.tls.cert-file" "") }}
+{{- $key := include "coordsvc.setting" (list . "kafka.tls.key-file" "") }}
+{{- if and $cert (not $key) }}
+config.kafka.tls.cert-file: needs config.kafka.tls.key-file
+{{- else if and $key (not $cert) }}
+config.kafka.tls.key-file: needs config.kafka.tls.cert-file
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.kafkaSASL" -}}
+{{- $mechanism := include "coordsvc.setting" (list . "kafka.sasl.mechanism" "") }}
+{{- $username := include "coordsvc.setting" (list . "kafka.sasl.username" "") }}
+{{- $password := include "coordsvc.hasFile" (list . "kafka.sasl.password-file" "kafkaPassword") }}
+{{- $token := include "coordsvc.hasFile" (list . "kafka.sasl.token-file" "kafkaToken") }}
+{{- $endpoint := include "coordsvc.setting" (list . "kafka.sasl.oauth.token-endpoint-url" "") }}
+{{- $clientSecret := include "coordsvc.hasFile" (list . "kafka.sasl.oauth.client-secret-file" "kafkaOAuthClientSecret") }}
+{{- $passwordAt := include "coordsvc.whereFile" (list . "kafka.sasl.password-file" "kafkaPassword") }}
+{{- $tokenAt := include "coordsvc.whereFile" (list . "kafka.sasl.token-file" "kafkaToken") }}
+{{- $clientSecretAt := include "coordsvc.whereFile" (list . "kafka.sasl.oauth.client-secret-file" "kafkaOAuthClientSecret") }}
+{{- if eq $mechanism "OAUTHBEARER" }}
+{{- if and $token $endpoint }}
+{{ $tokenAt }}: config.kafka.sasl.oauth.token-endpoint-url is given as well; give one of them
+{{- else if not (or $token $endpoint) }}
+config.kafka.sasl.mechanism: OAUTHBEARER needs a token in secrets.kafkaToken.name, or config.kafka.sasl.oauth.token-endpoint-url
+{{- end }}
+{{- if and $endpoint (not (include "coordsvc.setting" (list . "kafka.sasl.oauth.client-id" ""))) }}
+config.kafka.sasl.oauth.token-endpoint-url: needs config.kafka.sasl.oauth.client-id
+{{- end }}
+{{- if and $endpoint (not $clientSecret) }}
+config.kafka.sasl.oauth.token-endpoint-url: needs the client's secret; name a Secret in secrets.kafkaOAuthClientSecret.name
+{{- end }}
+{{- else if $mechanism }}
+{{- if not $username }}
+config.kafka.sasl.mechanism: {{ $mechanism }} needs config.kafka.sasl.username
+{{- end }}
+{{- if not $password }}
+config.kafka.sasl.mechanism: {{ $mechanism }} needs the password; name a Secret in secrets.kafkaPassword.name
+{{- end }}
+{{- end }}
+{{- if has $mechanism (list "" "OAUTHBEARER") }}
+{{- $why := ternary "is not for the mechanism OAUTHBEARER" "has no effect without config.kafka.sasl.mechanism" (eq $mechanism "OAUTHBEARER") }}
+{{- if $username }}
+config.kafka.sasl.username: {{ $why }}
+{{- end }}
+{{- if $password }}
+{{ $passwordAt }}: {{ $why }}
+{{- end }}
+{{- end }}
+{{- if ne $mechanism "OAUTHBEARER" }}
+{{- if $token }}
+{{ $tokenAt }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
+{{- end }}
+{{- if $clientSecret }}
+{{ $clientSecretAt }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
+{{- end }}
+{{- range list "kafka.sasl.oauth.token-endpoint-url" "kafka.sasl.oauth.client-id" "kafka.sasl.oauth.scope" "kafka.sasl.oauth.extensions" }}
+{{- if include "coordsvc.setting" (list $ . "") }}
+config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
+{{- end }}
+{{- end }}
+{{- else if and $clientSecret (not $endpoint) }}
+{{ $clientSecretAt }}: has no effect without config.kafka.sasl.oauth.token-endpoint-url
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.limits" -}}
+{{- range $path, $limit := .Files.Get "files/limits.yaml" | fromYaml }}
+{{- $text := include "coordsvc.setting" (list $ $path "") }}
+{{- if $text }}
+{{- $measure := ternary "coordsvc.bytes" "coordsvc.exactSeconds" (hasSuffix "B" $limit.max) }}
+{{- $value := include $measure $text | float64 }}
+{{- if or (lt $value (include $measure $limit.min | float64)) (gt $value (include $measure $limit.max | float64)) }}
+config.{{ $path }}: {{ $text }} is not from {{ $limit.min }} to {{ $limit.max }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
+{{- $url := include "coordsvc.setting" (list $ . "") }}
+{{- if and $url (not (regexMatch "^https?://[^/@ ]+(/[^ ]*)?$" $url)) }}
+config.{{ . }}: is not a URL without user and password, such as https://login.example/path
+{{- end }}
+{{- end }}
+{{- $default := include "coordsvc.setting" (list . "lookup.default-timeout" "5s") }}
+{{- $max := include "coordsvc.setting" (list . "lookup.max-timeout" "30s") }}
+{{- if lt (include "coordsvc.exactSeconds" $max | float64) (include "coordsvc.exactSeconds" $default | float64) }}
+config.lookup.max-timeout: {{ $max }} is less than config.lookup.default-timeout, which is {{ $default }}
+{{- end }}
+{{- $keys := include "coordsvc.setting" (list . "lookup.max-keys" "10000") | float64 }}
+{{- if lt (include "coordsvc.setting" (list . "limits.max-waiting-keys" "1000000") | float64) $keys }}
+config.limits.max-waiting-keys: is less than config.lookup.max-keys, which is {{ int64 $keys }}; the largest call could never be served
+{{- end }}
+{{- if not (kindIs "invalid" .Values.terminationGracePeriodSeconds) }}
+{{- if lt (int .Values.terminationGracePeriodSeconds) (include "coordsvc.stopSeconds" . | int) }}
+terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }} is less than preStopSleepSeconds, config.shutdown.drain-delay and config.shutdown.drain-timeout together, which are {{ include "coordsvc.stopSeconds" . }}; Pods would be killed with calls in flight
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* How many of N Pods a number or a percentage is, rounded up: (list "25%" 3) */}}
+{{- define "coordsvc.share" -}}
+{{- $text := index . 0 | toString -}}
+{{- if hasSuffix "%" $text -}}
+{{- divf (mulf (trimSuffix "%" $text | float64) (index . 1)) 100 | ceil | int -}}
+{{- else -}}
+{{- int (index . 0) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "coordsvc.check.availability" -}}
+{{- $hpa := .Values.autoscaling }}
+{{- $pods := ternary $hpa.minReplicas .Values.replicaCount $hpa.enabled | int }}
+{{- $from := ternary "autoscaling.minReplicas" "replicaCount" $hpa.enabled }}
+{{- if .Values.podDisruptionBudget.enabled }}
+{{- $budget := .Values.podDisruptionBudget.maxUnavailable }}
+{{- if has (toString $budget) (list "0" "0%") }}
+podDisruptionBudget.maxUnavailable: {{ $budget }} lets no node be drained, ever; allow 1, or disable the budget
+{{- else if and (or (gt $pods 1) $hpa.enabled) (ge (include "coordsvc.share" (list $budget $pods) | int) $pods) }}
+podDisruptionBudget.maxUnavailable: {{ $budget }} may take all Pods at once, as {{ $from }} is {{ $pods }}; lower it, or raise {{ $from }}
+{{- end }}
+{{- end }}
+{{- if $hpa.enabled }}
+{{- if lt (int $hpa.maxReplicas) (int $hpa.minReplicas) }}
+autoscaling.maxReplicas: {{ $hpa.maxReplicas }} is less than autoscaling.minReplicas, which is {{ $hpa.minReplicas }}
+{{- end }}
+{{- range $resource, $name := dict "cpu" "targetCPUUtilizationPercentage" "memory" "targetMemoryUtilizationPercentage" }}
+{{- if and (not (kindIs "invalid" (index $hpa $name))) (not (dig "requests" $resource "" ($.Values.resources | default dict))) }}
+autoscaling.{{ $name }}: is a share of resources.requests.{{ $resource }}, which is not set; set it, or set this to null
+{{- end }}
+{{- end }}
+{{- if and (kindIs "invalid" $hpa.targetCPUUtilizationPercentage) (kindIs "invalid" $hpa.targetMemoryUtilizationPercentage) (not $hpa.metrics) }}
+autoscaling.targetCPUUtilizationPercentage: is null, and so is every other metric; the autoscaler needs one to go by
+{{- end }}
+{{- end }}
+{{- if and (has (toString .Values.rollingUpdate.maxSurge) (list "0" "0%")) (has (toString .Values.rollingUpdate.maxUnavailable) (list "0" "0%")) }}
+rollingUpdate.maxUnavailable: is 0, and so is rollingUpdate.maxSurge; no Pod could ever be replaced
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.exposure" -}}
+{{- range $protocol, $ingress := .Values.ingress }}
+{{- if and $ingress.enabled (not $ingress.hosts) }}
+ingress.{{ $protocol }}.hosts: is empty; an Ingress without a host would take the requests of every other
+{{- end }}
+{{- end }}
+{{- with .Values.ingress }}
+{{- if and .http.enabled .grpc.enabled (eq .http.path .grpc.path) }}
+{{- range .grpc.hosts }}
+{{- if has . $.Values.ingress.http.hosts }}
+ingress.grpc.hosts: {{ . }} is in ingress.http.hosts as well, with the same path; give gRPC its own name
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $name, $route := .Values.gateway }}
+{{- if and $route.enabled (not $route.parentRefs) }}
+gateway.{{ $name }}.parentRefs: is empty; name the Gateway that the route belongs to
+{{- end }}
+{{- end }}
+{{- with .Values.gateway }}
+{{- if and .httpRoute.enabled .grpcRoute.enabled }}
+{{- $shared := and (not .httpRoute.hostnames) (not .grpcRoute.hostnames) }}
+{{- range .grpcRoute.hostnames }}{{ $shared = or $shared (has . $.Values.gateway.httpRoute.hostnames) }}{{ end }}
+{{- range .grpcRoute.parentRefs }}
+{{- if and $shared (has . $.Values.gateway.httpRoute.parentRefs) }}
+gateway.grpcRoute.hostnames: the HTTPRoute has the same names at the same Gateway, which takes only one of them; give gRPC its own name
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .Values.service.loadBalancerSourceRanges (ne .Values.service.type "LoadBalancer") }}
+service.loadBalancerSourceRanges: has no effect while service.type is {{ .Values.service.type }}
+{{- end }}
+{{- if and (has .Values.service.trafficDistribution (list "PreferSameZone" "PreferSameNode")) (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) }}
+service.trafficDistribution: {{ .Values.service.trafficDistribution }} needs Kubernetes 1.34; this is {{ .Capabilities.KubeVersion.Version }}
+{{- end }}
+{{- with .Values.networkPolicy }}
+{{- range list "grpcFrom" "httpFrom" "adminFrom" }}
+{{- if and (index $.Values.networkPolicy .) (not $.Values.networkPolicy.enabled) }}
+networkPolicy.{{ . }}: has no effect while networkPolicy.enabled is false
+{{- end }}
+{{- end }}
+{{- if and .egress.enabled (not .enabled) }}
+networkPolicy.egress.enabled: has no effect while networkPolicy.enabled is false
+{{- end }}
+{{- if and (or .egress.brokersTo .egress.extra) (not .egress.enabled) }}
+networkPolicy.egress: brokersTo and extra have no effect while networkPolicy.egress.enabled is false
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.metrics" -}}
+{{- with .Values.metrics }}
+{{- if and .serviceMonitor.enabled .podMonitor.enabled }}
+metrics.podMonitor.enabled: metrics.serviceMonitor.enabled is true as well; Prometheus would scrape each Pod twice
+{{- end }}
+{{- if and .serviceMonitor.enabled (not $.Values.service.headless.enabled) }}
+metrics.serviceMonitor.enabled: finds the Pods by the headless Service; set service.headless.enabled, or take metrics.podMonitor
+{{- end }}
+{{- range $name := list "serviceMonitor" "podMonitor" }}
+{{- $monitor := index $.Values.metrics $name }}
+{{- if and $monitor.interval $monitor.scrapeTimeout }}
+{{- if gt (include "coordsvc.exactSeconds" $monitor.scrapeTimeout | float64) (include "coordsvc.exactSeconds" $monitor.interval | float64) }}
+metrics.{{ $name }}.scrapeTimeout: {{ $monitor.scrapeTimeout }} is longer than metrics.{{ $name }}.interval, which is {{ $monitor.interval }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $alerts := list }}
+{{- range ($.Files.Get "files/coordsvc.rules.yaml" | fromYaml).groups }}{{ range .rules }}{{ $alerts = append $alerts .alert }}{{ end }}{{ end }}
+{{- range .prometheusRule.disabledAlerts }}
+{{- if not (has . $alerts) }}
+metrics.prometheusRule.disabledAlerts: there is no alert {{ quote . }}; there are {{ join ", " $alerts }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "coordsvc.check.extras" -}}
+{{- $names := list }}
+{{- range .Values.extraEnv }}
+{{- if hasPrefix "COORDSVC_" .name }}
+extraEnv: {{ .name }} is a setting, and would beat what config says without the chart knowing; set it under config, a secret under secrets
+{{- end }}
+{{- if has .name $names }}
+extraEnv: {{ .name }} is there twice
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- $volumes := list }}
+{{- range include "coordsvc.volumes" . | fromYamlArray }}{{ $volumes = append $volumes .name }}{{ end }}
+{{- range .Values.extraVolumes }}
+{{- if has .name $volumes }}
+extraVolumes: the name {{ .name }} is taken by a volume of the chart or stands there twice; choose another
+{{- end }}
+{{- $volumes = append $volumes .name }}
+{{- end }}
+{{- range .Values.extraVolumeMounts }}
+{{- if not (has .name $volumes) }}
+extraVolumeMounts: there is no volume {{ .name }}; add it to extraVolumes
+{{- end }}
+{{- if regexMatch "^/etc/coordsvc(/(config|policy|secrets)(/.*)?)?/?$" .mountPath }}
+extraVolumeMounts: {{ .mountPath }} is where the chart mounts the settings and Secrets; choose another path
+{{- end }}
+{{- end }}
+{{- $containers := list "coordsvc" }}
+{{- range concat .Values.extraContainers .Values.extraInitContainers }}
+{{- if has .name $containers }}
+extraContainers: the name {{ .name }} is taken; choose another
+{{- end }}
+{{- $containers = append $containers .name }}
+{{- end }}
+{{- range $field := list "podLabels" "commonLabels" }}
+{{- range $label, $value := index $.Values $field }}
+{{- if or (hasPrefix "app.kubernetes.io/" $label) (eq $label "helm.sh/chart") }}
+{{ $field }}: {{ $label }} is the chart's own: the Services find the Pods by it; choose another
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if hasKey (.Values.podAnnotations | default dict) "checksum/config" }}
+podAnnotations: checksum/config is the chart's own: changed settings make new Pods by it; choose another
+{{- end }}
+{{- end }}
