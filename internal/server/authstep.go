@@ -161,6 +161,7 @@ func (f *front) admit(w http.ResponseWriter, r *http.Request, matched *route, ca
 		if call.place.err == nil {
 			return true
 		}
+		call.answeredAhead = answerAhead(w, r)
 	}
 	err := f.client.refused(ctx, methodOf(matched.request), call)
 	f.writeError(ctx, nil, nil, w, r.WithContext(ctx), err)

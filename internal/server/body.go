@@ -65,7 +65,7 @@ func (f *front) readWhole(w http.ResponseWriter, r *http.Request, memory *share)
 	}
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout)) // a recorder in a test has none
-	defer func() { _ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout)) }()
+	defer func() { _ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout + writeSlack)) }() // its end cancels the call
 
 	body := http.MaxBytesReader(w, r.Body, limit)
 	taken := max(r.ContentLength, 0)

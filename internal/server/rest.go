@@ -101,6 +101,8 @@ type restCall struct {
 	peer         *peer.Peer
 	verdict      *verdict // of the gate
 	place        *place   // nil before it asked for one: it may call
+
+	answeredAhead bool // before its body was read
 }
 
 type restCallKey struct{}
@@ -130,13 +132,34 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.recovered(w, call)
 
 	problem := f.serve(w, r, call)
+	answeredAhead := call.answeredAhead
 	if problem != nil {
+		answeredAhead = problem.httpStatus == http.StatusTooManyRequests && answerAhead(w, r)
 		writeRefusal(w, problem)
 		f.logRefusal(r, call, problem)
 	}
-	if call.place != nil && (call.place.err != nil || problem != nil && problem.httpStatus == http.StatusTooManyRequests) {
+	if answeredAhead {
 		f.discardBody(w, r)
 	}
+}
+
+// netHTTPReads is how much of a body net/http reads by itself, before it answers.
+const netHTTPReads = 256 << 10
+
+// isLong reports whether the client may be sending a body that nobody will read.
+func isLong(r *http.Request) bool {
+	waits := r.Header.Get("Expect") != ""
+	return !waits && (r.ContentLength < 0 || r.ContentLength > netHTTPReads)
+}
+
+// answerAhead prepares to answer before a long body has come in, on a connection
+// that is closed then.
+func answerAhead(w http.ResponseWriter, r *http.Request) bool {
+	if !isLong(r) {
+		return false
+	}
+	w.Header().Set("Connection", "close")
+	return http.NewResponseController(w).EnableFullDuplex() == nil
 }
 
 // discardTimeout is how long a client may go on sending a body that was refused.
@@ -144,12 +167,8 @@ const discardTimeout = time.Second
 
 // discardBody reads what is left of a body that is answered already, and throws it
 // away. To close the connection while the client still sends would make the client's
-// kernel forget the answer, and an overloaded server must be heard. (net/http does so
-// for 256 KiB, before it answers.) What is larger than any request is not worth it.
+// kernel forget the answer, and an overloaded server must be heard.
 func (f *front) discardBody(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 || r.Header.Get("Expect") != "" { // there is none, or the client waits with it
-		return
-	}
 	connection := http.NewResponseController(w)
 	_ = connection.Flush()
 	_ = connection.SetReadDeadline(time.Now().Add(discardTimeout))
@@ -178,9 +197,6 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 			"%s is answered to %s only, not to %s", matched.path, matched.method, clip(r.Method))
 	}
 	if matched.request != nil {
-		if r.ContentLength != 0 { // a refusal does not wait for the body
-			_ = http.NewResponseController(w).EnableFullDuplex()
-		}
 		if !f.admit(w, r, matched, call) {
 			return nil
 		}
