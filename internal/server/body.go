@@ -64,7 +64,7 @@ func (f *front) readWhole(w http.ResponseWriter, r *http.Request, memory *share)
 		return nil, f.overLimit(f.limits.tooLarge(r.ContentLength))
 	}
 	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout)) // a recorder in a test has none
+	_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout))                         // a recorder in a test has none
 	defer func() { _ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout + writeSlack)) }() // its end cancels the call
 
 	body := http.MaxBytesReader(w, r.Body, limit)
