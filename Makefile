@@ -39,8 +39,8 @@ test-kafka-table: ## Ask all releases of Kafka, and write what came of it into R
 	KAFKATEST_REAL=1 KAFKATEST_REQUIRED=1 go test -count=1 -timeout 30m -run '^TestKafkaLookups$$' ./test -update-releases
 
 .PHONY: bench-rest
-bench-rest: ## Compare what a call costs by REST and by gRPC: twice at the most
-	COORDSVC_TEST_COST=1 go test -count=1 -v -run '^TestCostOfREST$$' ./test
+bench-rest: ## Compare what a call costs by REST and by gRPC (twice at the most), and print what refusals cost
+	COORDSVC_TEST_COST=1 go test -count=1 -v -run '^TestCost' ./test
 
 .PHONY: test-docs-page
 test-docs-page: ## Make a lookup from /docs in headless Chromium (CHROMIUM=chromium)
