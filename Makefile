@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := .tools
 BUF := $(TOOLS)/buf
 LINT := $(TOOLS)/golangci-lint
-TOOL_MODULES := protoc buf lint grpcurl
+TOOL_MODULES := protoc buf lint grpcurl vuln
 OPENAPI := api/openapi/generated/coordsvc.swagger.json
 FUZZTIME ?= 20s
 PROMTOOL ?= promtool
@@ -79,6 +79,14 @@ test-rollout: $(TOOLS)/helm4 ## Play rolling updates with the times of the rende
 	$(TOOLS)/helm4 template coordsvc $(CHART) --values $(CHART)/ci/plain-values.yaml >$$rendered && \
 	COORDSVC_CHART_RENDERED=$$rendered go test $(GOTESTFLAGS) -count=1 -run '^TestRollout$$' ./test
 
+.PHONY: kubernetes
+kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (15 min)
+	tools/kubernetes/build 1.37 1.34 kwok crds
+
+.PHONY: chart-test-server
+chart-test-server: $(TOOLS)/helm4 $(TOOLS)/helm3 kubernetes ## Install the chart into real API servers of Kubernetes 1.37 and 1.34, with Helm 4 and 3
+	cd deploy/helm/servertest && go test $(GOTESTFLAGS) -count=1 -timeout 20m
+
 .PHONY: bench-codec
 bench-codec: ## Time the wire layer beside kmsg
 	go test -run '^$$' -bench . -benchmem ./kafkawire
@@ -122,8 +130,14 @@ check-generated: generate ## Fail if anything generated is not as committed
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
 	$(LINT) run ./...
+	cd deploy/helm/test && $(CURDIR)/$(LINT) run ./...
+	cd deploy/helm/servertest && $(CURDIR)/$(LINT) run ./...
 	$(BUF) lint
 	$(BUF) breaking --against api/released.binpb
+
+.PHONY: vuln
+vuln: $(TOOLS)/.built ## Scan for known vulnerabilities (govulncheck); says so where no database can be reached
+	bash tools/vuln/run
 
 .PHONY: release-contract
 release-contract: $(TOOLS)/.built ## Record the API as it is as what must not break

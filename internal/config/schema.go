@@ -56,6 +56,9 @@ func (o object) group(name string) object {
 // durationPattern is what time.ParseDuration takes, without a sign.
 const durationPattern = `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`
 
+// sizePattern is what parseSize takes.
+const sizePattern = `^[0-9]+ *(B|KiB|MiB|GiB)$`
+
 func (s *Setting) schema() object {
 	o := object{
 		"description":   strings.Join(strings.Fields(s.Doc), " "),
@@ -83,6 +86,9 @@ func (s *Setting) schema() object {
 		return o
 	case "duration":
 		o["pattern"] = durationPattern
+		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
+	case "size":
+		o["pattern"] = sizePattern
 		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
 	default:
 		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })

@@ -38,7 +38,13 @@
 {{- round $sum 9 -}}
 {{- end }}
 
-{{/* The same rounded up to whole seconds, as Kubernetes wants them. */}}
+{{/* The bytes of a size: 8MiB is 8388608. */}}
+{{- define "coordsvc.bytes" -}}
+{{- $units := dict "B" 1 "KiB" 1024 "MiB" 1048576 "GiB" 1073741824 -}}
+{{- mulf (regexFind "^[0-9]+" . | float64) (index $units (regexFind "[A-Za-z]+$" .)) -}}
+{{- end }}
+
+{{/* The seconds of a duration to whole ones, as Kubernetes wants them. */}}
 {{- define "coordsvc.seconds" -}}
 {{- include "coordsvc.exactSeconds" . | float64 | ceil | int64 -}}
 {{- end }}

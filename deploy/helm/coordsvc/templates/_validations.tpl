@@ -192,9 +192,9 @@ config.kafka.sasl.username: {{ $why }}
 {{- if $clientSecret }}
 {{ $clientSecretAt }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
 {{- end }}
-{{- range list "token-endpoint-url" "client-id" "scope" "extensions" }}
-{{- if include "coordsvc.setting" (list $ (printf "kafka.sasl.oauth.%s" .) "") }}
-config.kafka.sasl.oauth.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
+{{- range list "kafka.sasl.oauth.token-endpoint-url" "kafka.sasl.oauth.client-id" "kafka.sasl.oauth.scope" "kafka.sasl.oauth.extensions" }}
+{{- if include "coordsvc.setting" (list $ . "") }}
+config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
 {{- end }}
 {{- end }}
 {{- else if and $clientSecret (not $endpoint) }}
@@ -203,13 +203,20 @@ config.kafka.sasl.oauth.{{ . }}: is for the mechanism OAUTHBEARER, which config.
 {{- end }}
 
 {{- define "coordsvc.check.limits" -}}
-{{- range $path, $limit := .Files.Get "files/durations.yaml" | fromYaml }}
+{{- range $path, $limit := .Files.Get "files/limits.yaml" | fromYaml }}
 {{- $text := include "coordsvc.setting" (list $ $path "") }}
 {{- if $text }}
-{{- $seconds := include "coordsvc.exactSeconds" $text | float64 }}
-{{- if or (lt $seconds (include "coordsvc.exactSeconds" $limit.min | float64)) (gt $seconds (include "coordsvc.exactSeconds" $limit.max | float64)) }}
+{{- $measure := ternary "coordsvc.bytes" "coordsvc.exactSeconds" (hasSuffix "B" $limit.max) }}
+{{- $value := include $measure $text | float64 }}
+{{- if or (lt $value (include $measure $limit.min | float64)) (gt $value (include $measure $limit.max | float64)) }}
 config.{{ $path }}: {{ $text }} is not from {{ $limit.min }} to {{ $limit.max }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
+{{- $url := include "coordsvc.setting" (list $ . "") }}
+{{- if and $url (not (regexMatch "^https?://[^/@ ]+(/[^ ]*)?$" $url)) }}
+config.{{ . }}: is not a URL without user and password, such as https://login.example/path
 {{- end }}
 {{- end }}
 {{- $default := include "coordsvc.setting" (list . "lookup.default-timeout" "5s") }}

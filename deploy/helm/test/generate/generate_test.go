@@ -35,7 +35,7 @@ func TestGenerated(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"values.schema.json":        schemaFile(t, values),
 		"README.md":                 readme(t, values),
-		"files/durations.yaml":      durations(),
+		"files/limits.yaml":         limits(),
 		"files/coordsvc.rules.yaml": read(t, root, "deploy/prometheus/coordsvc.rules.yaml"),
 		"files/coordsvc.json":       read(t, root, "deploy/grafana/coordsvc.json"),
 	} {
@@ -133,10 +133,17 @@ func (s *schema) of(t *testing.T, v *value) object {
 	if v.members != nil {
 		made["type"], made["additionalProperties"] = "object", false
 		properties := object{}
+		var required []string // which null would take away
 		for _, m := range v.members {
-			properties[path.Base(strings.ReplaceAll(m.path, ".", "/"))] = s.of(t, m)
+			name := path.Base(strings.ReplaceAll(m.path, ".", "/"))
+			member := s.of(t, m)
+			properties[name] = member
+			kinds, _ := member["type"].([]any)
+			if m.members != nil || (m.node.Kind == yaml.ScalarNode && !slices.Contains(kinds, any("null"))) {
+				required = append(required, name)
+			}
 		}
-		made["properties"] = properties
+		made["properties"], made["required"] = properties, required
 		return made
 	}
 	var standard any
@@ -228,12 +235,12 @@ func (v *value) writeRows(t *testing.T, b *bytes.Buffer) {
 	}
 }
 
-// durations is what templates check durations by: a JSON schema cannot compare them.
-func durations() []byte {
+// limits is what templates check durations and sizes by: a JSON schema cannot compare them.
+func limits() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Made of the settings table. To change it: make generate\n")
 	for s := range config.All() {
-		if s.Type() == "duration" {
+		if (s.Type() == "duration" || s.Type() == "size") && s.Limit.Max != "" {
 			fmt.Fprintf(&b, "%s: {min: %s, max: %s}\n", s.Path, s.Limit.Min, s.Limit.Max)
 		}
 	}
