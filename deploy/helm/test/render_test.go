@@ -80,7 +80,8 @@ func render(t testing.TB, program, release string, args ...string) string {
 	return out
 }
 
-// file writes values to a file and returns the arguments that name it.
+// file writes values to a file and returns the arguments that name it. The name of the
+// test is in the path, so that it may hold no comma: Helm would see two files.
 func file(t testing.TB, values string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "values.yaml")
@@ -119,7 +120,7 @@ func decode(t testing.TB, rendered string) []object {
 			continue
 		}
 		decoded, _, err := decoder.Decode([]byte(text), nil, nil)
-		require.NoError(t, err, "%s", text)
+		require.NoError(t, err, "%.300s", text)
 		objects = append(objects, decoded.(object))
 	}
 	return objects
