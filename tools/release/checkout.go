@@ -31,14 +31,15 @@ type checkout struct {
 	commit string
 	time   time.Time // of the commit; everything that is made has it
 
-	help helpFiles // read once a program is built
+	help helpFiles // told by the program that this machine can run, once it is built
 }
 
 // program is the built coordsvc.
 type program struct {
 	target
-	data []byte
-	info *buildinfo.BuildInfo
+	data     []byte
+	info     *buildinfo.BuildInfo
+	licenses []byte // of all that is linked in
 }
 
 // version is the one that `coordsvc version` prints: Go makes it from the tag.
@@ -65,8 +66,7 @@ func openCheckout() (*checkout, error) {
 	return &checkout{dir: dir, commit: commit, time: time.Unix(unix, 0).UTC()}, nil
 }
 
-// buildAll builds for each target. The machine's own kind comes along, since what
-// completion scripts and the manual page hold is asked of it.
+// buildAll builds for each target.
 func (c *checkout) buildAll(targets []target) ([]*program, error) {
 	programs := make([]*program, 0, len(targets))
 	for _, t := range targets {
@@ -108,8 +108,11 @@ func (c *checkout) build(t target) (*program, error) {
 		return nil, fmt.Errorf("the program has the version %q: Go stamps one only in a clone of the repository that has its .git folder, not in a linked worktree or a copy", p.version())
 	}
 	if t.os == runtime.GOOS && t.arch == runtime.GOARCH {
-		err = c.help.ask(path)
+		if err := c.help.ask(path); err != nil {
+			return nil, err
+		}
 	}
+	p.licenses, err = thirdPartyLicenses(c, p)
 	return p, err
 }
 

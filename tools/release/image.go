@@ -29,17 +29,13 @@ func rootfs(src *checkout, program *program) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	others, err := thirdPartyLicenses(src, program)
-	if err != nil {
-		return nil, err
-	}
 	return []file{
 		{"coordsvc", 0o755, program.data},
 		{"etc/group", 0o644, []byte("root:x:0:\nnonroot:x:" + uid + ":\n")},
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:" + uid + ":" + uid + ":nonroot:/:/sbin/nologin\n")},
 		{"etc/ssl/certs/ca-certificates.crt", 0o644, authorities()},
 		license,
-		{"licenses/THIRD_PARTY_LICENSES", 0o644, others},
+		{"licenses/THIRD_PARTY_LICENSES", 0o644, program.licenses},
 	}, nil
 }
 

@@ -73,6 +73,9 @@ func makeAll(src *checkout, dist string) error {
 }
 
 func fill(dist string, src *checkout, programs []*program) error {
+	if src.help.man == nil {
+		return fmt.Errorf("no program was built that runs on %s/%s and prints its manual page: release on linux or darwin, amd64 or arm64", runtime.GOOS, runtime.GOARCH)
+	}
 	for _, write := range []func(string, *checkout, []*program) error{
 		writeImage, writeArchives, writePackages, writeSBOM, writeChecksums,
 	} {

@@ -107,7 +107,9 @@ func (c *controlPlane) startControllers(ctx context.Context) error {
 	}
 	if err := c.start("kube-controller-manager", "--kubeconfig=kubeconfig", "--bind-address=127.0.0.1", "--secure-port="+controllers,
 		"--leader-elect=false", "--use-service-account-credentials", "--service-account-private-key-file=accounts.key",
-		"--root-ca-file=apiserver.crt", "--horizontal-pod-autoscaler-sync-period=1s"); err != nil {
+		"--root-ca-file=apiserver.crt", "--horizontal-pod-autoscaler-sync-period=1s",
+		"--node-monitor-grace-period=1h", // the nodes send no heartbeats
+	); err != nil {
 		return err
 	}
 	if err := c.start("kube-scheduler", "--kubeconfig=kubeconfig", "--bind-address=127.0.0.1", "--secure-port="+scheduler,
