@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,6 +105,9 @@ func checkSelectors(t *testing.T, objects []object, deployment *appsv1.Deploymen
 	for _, p := range all[*networkingv1.NetworkPolicy](objects) {
 		selects("NetworkPolicy", p.Spec.PodSelector.MatchLabels)
 	}
+	for _, p := range all[*networkingv1.NetworkPolicy](objects) {
+		checkTestIsLetIn(t, p, all[*corev1.Pod](objects))
+	}
 	for _, m := range all[*monitoringv1.PodMonitor](objects) {
 		selects("PodMonitor", m.Spec.Selector.MatchLabels)
 	}
@@ -116,6 +120,22 @@ func checkSelectors(t *testing.T, objects []object, deployment *appsv1.Deploymen
 			}
 		}
 		require.Len(t, found, 1, "each Pod must be scraped once")
+	}
+}
+
+// checkTestIsLetIn: the Pod of helm test, which asks the admin port, is among those that may.
+func checkTestIsLetIn(t *testing.T, p *networkingv1.NetworkPolicy, tests []*corev1.Pod) {
+	t.Helper()
+	for _, rule := range p.Spec.Ingress {
+		if rule.Ports[0].Port.StrVal != "admin" || len(rule.From) == 0 {
+			continue
+		}
+		for _, pod := range tests {
+			require.True(t, slices.ContainsFunc(rule.From, func(from networkingv1.NetworkPolicyPeer) bool {
+				return from.PodSelector != nil && from.NamespaceSelector == nil && len(from.PodSelector.MatchLabels) > 0 &&
+					labels.SelectorFromSet(from.PodSelector.MatchLabels).Matches(labels.Set(pod.Labels))
+			}), "helm test may not ask the admin port")
+		}
 	}
 }
 
