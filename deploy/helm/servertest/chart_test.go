@@ -186,6 +186,18 @@ func testChart(t *testing.T, c *controlPlane, helm string) {
 			return fmt.Sprintf("%d objects accepted", n), err
 		})
 	}
+	check(t, "strict validation of releases called 1 and y", func(ctx context.Context) (string, error) {
+		for _, name := range []string{"1", "y"} { // a number and a boolean, where a template does not quote them
+			objects, err := newRelease(t, c, helm, name, plainValues).render(ctx)
+			if err != nil {
+				return "", err
+			}
+			if _, err := c.acceptStrictly(ctx, plain.namespace, objects); err != nil {
+				return "", err
+			}
+		}
+		return "accepted", nil
+	})
 	testThatFaultsAreSeen(t, plain, kinds, before)
 	testLife(t, plain)
 	check(t, "nothing is left", nothingLeft)
@@ -263,8 +275,12 @@ func testThatFaultsAreSeen(t *testing.T, r *release, kinds resources, before []s
 			return "", err
 		}
 		// Helm is content: the Deployment is accepted, only its Pods are refused.
-		if _, err := bad.helmCommand(ctx, "install", bad.name, bad.chart); err != nil {
+		out, err := bad.helmCommand(ctx, "install", bad.name, bad.chart)
+		if err != nil {
 			return "", err
+		}
+		if warnings(out) == nil {
+			return "", fmt.Errorf("no warning was recognised in what Helm said: %q", out.stderr)
 		}
 		wanted, err := bad.wanted(ctx)
 		if err != nil {
