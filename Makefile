@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := .tools
 BUF := $(TOOLS)/buf
 LINT := $(TOOLS)/golangci-lint
-TOOL_MODULES := protoc buf lint grpcurl
+TOOL_MODULES := protoc buf lint grpcurl vuln
 OPENAPI := api/openapi/generated/coordsvc.swagger.json
 FUZZTIME ?= 20s
 PROMTOOL ?= promtool
@@ -130,9 +130,14 @@ check-generated: generate ## Fail if anything generated is not as committed
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
 	$(LINT) run ./...
+	cd deploy/helm/test && $(CURDIR)/$(LINT) run ./...
 	cd deploy/helm/servertest && $(CURDIR)/$(LINT) run ./...
 	$(BUF) lint
 	$(BUF) breaking --against api/released.binpb
+
+.PHONY: vuln
+vuln: $(TOOLS)/.built ## Scan for known vulnerabilities (govulncheck); says so where no database can be reached
+	bash tools/vuln/run
 
 .PHONY: release-contract
 release-contract: $(TOOLS)/.built ## Record the API as it is as what must not break

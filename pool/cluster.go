@@ -107,22 +107,43 @@ func (c *Cluster) acquire(ctx context.Context, least kafkawire.Version, maxWaite
 		if g.err != nil {
 			return nil, g.err
 		}
-		cn := g.res.Value()
-		if why := cn.worn(g.when, &c.cfg); why != kept {
-			c.retire(g.b, g.res, why)
-			continue
+		if lease, err := c.lend(g, least); lease != nil || err != nil {
+			return lease, err
 		}
-		if cn.session.Load().due(g.when) {
-			c.giveBack(g.b, g.res, false) // to be renewed
-			continue
-		}
-		if cn.versions.findCoordinator < least { // an address that stands for several brokers
-			c.giveBack(g.b, g.res, false)
-			return nil, tooOld(cn, least)
-		}
-		c.count.acquired.Add(1)
-		return &Lease{cluster: c, broker: g.b, res: g.res, conn: cn, node: g.b.node.Load()}, nil
 	}
+}
+
+// TryAcquire is Acquire where a connection is ready, and nil where one would have to
+// be waited for.
+func (c *Cluster) TryAcquire(least kafkawire.Version) *Lease {
+	for {
+		g, ok := c.takeIdle(least)
+		if !ok {
+			return nil
+		}
+		if lease, err := c.lend(g, least); lease != nil || err != nil {
+			return lease
+		}
+	}
+}
+
+// lend is the lease of a connection, or nothing if the connection is of no use.
+func (c *Cluster) lend(g grant, least kafkawire.Version) (*Lease, error) {
+	cn := g.res.Value()
+	if why := cn.worn(g.when, &c.cfg); why != kept {
+		c.retire(g.b, g.res, why)
+		return nil, nil
+	}
+	if cn.session.Load().due(g.when) {
+		c.giveBack(g.b, g.res, false) // to be renewed
+		return nil, nil
+	}
+	if cn.versions.findCoordinator < least { // an address that stands for several brokers
+		c.giveBack(g.b, g.res, false)
+		return nil, tooOld(cn, least)
+	}
+	c.count.acquired.Add(1)
+	return &Lease{cluster: c, broker: g.b, res: g.res, conn: cn, node: g.b.node.Load()}, nil
 }
 
 // wake has the background look around. It never waits.

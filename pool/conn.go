@@ -59,7 +59,11 @@ type conn struct {
 
 	epoch int64 // of the broker's pool when the dial began
 
+	leave  context.Context // of ask: when its caller leaves
+	nudged chan struct{}   // nudge is done
+
 	interrupt func() // c.expire as a value, made once
+	nudge     func() // the same for one who leaves
 	closeOnce sync.Once
 	peeker    peeker
 }
@@ -72,6 +76,11 @@ func newConn(raw net.Conn, addr string, cfg *Config, p *pulse, onClose func(*con
 	}
 	c.in.src = c
 	c.interrupt = c.expire
+	c.nudged = make(chan struct{}, 1)
+	c.nudge = func() {
+		c.expire()
+		c.nudged <- struct{}{}
+	}
 	c.peeker.init(raw)
 	return c
 }
@@ -97,19 +106,62 @@ func (c *conn) exchange(ctx context.Context, reqs []kafkawire.Request, resps []k
 	if len(reqs) != len(resps) {
 		return 0, fmt.Errorf("pool: %d requests, but %d responses to fill", len(reqs), len(resps))
 	}
-	if c.broken != nil {
-		return 0, c.broken
-	}
-	switch err := ctx.Err(); {
-	case errors.Is(err, context.DeadlineExceeded):
-		return 0, &Error{Kind: Timeout, Addr: c.addr, Op: "exchange", Err: fmt.Errorf("nothing was sent: %w", err)}
-	case err != nil:
-		return 0, fmt.Errorf("%s: nothing was sent: %w", c.addr, err)
+	if err := c.usable(ctx); err != nil {
+		return 0, err
 	}
 	stop := c.begin(ctx)
 	done, err := c.pipeline(reqs, resps, v, max(1, window))
 	c.end(stop)
 	return done, err
+}
+
+func (c *conn) usable(ctx context.Context) error {
+	if c.broken != nil {
+		return c.broken
+	}
+	switch err := ctx.Err(); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Kind: Timeout, Addr: c.addr, Op: "exchange", Err: fmt.Errorf("nothing was sent: %w", err)}
+	case err != nil:
+		return fmt.Errorf("%s: nothing was sent: %w", c.addr, err)
+	}
+	return nil
+}
+
+// ask is exchange for one request, whose answer its caller waits for until leave
+// ends: then it is ErrLeft, and await must be called.
+func (c *conn) ask(ctx, leave context.Context, req kafkawire.Request, resp kafkawire.Response, v kafkawire.Version) error {
+	if err := c.usable(ctx); err != nil {
+		return err
+	}
+	stop := c.begin(ctx)
+	defer func() { c.end(stop) }()
+	c.sizes = c.sizes[:0]
+	if _, err := c.encode([]kafkawire.Request{req}, v, 1, 0); err != nil {
+		return err
+	}
+	if err := c.flush(req.APIKey(), v); err != nil {
+		return err
+	}
+	c.pulse.requests.add(req.APIKey(), v, 1)
+
+	c.leave = leave
+	stay := context.AfterFunc(leave, c.nudge)
+	err := c.answer(resp, v, c.lastID, true, c.largest(resp.APIKey(), v, c.sizes[0]))
+	if !stay() {
+		<-c.nudged // what it has set would otherwise cut the next wait short
+	}
+	c.leave = nil
+	return err
+}
+
+// await goes on waiting for the answer that ask has left.
+func (c *conn) await(ctx context.Context, resp kafkawire.Response, v kafkawire.Version) error {
+	c.broken = nil
+	stop := c.begin(ctx)
+	defer func() { c.end(stop) }()
+	c.armed = false
+	return c.answer(resp, v, c.lastID, true, c.largest(resp.APIKey(), v, c.sizes[0]))
 }
 
 // begin has ctx end what is read and written until end, which gets what it returns.
@@ -226,6 +278,10 @@ func (c *conn) largest(key kafkawire.APIKey, v kafkawire.Version, request int) i
 func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, alone bool, limit int) error {
 	key := resp.APIKey()
 	frame, err := c.in.next(limit)
+	if err != nil && c.left(err) {
+		c.broken = ErrLeft // until await
+		return ErrLeft
+	}
 	if err != nil {
 		return c.lost(key, v, err)
 	}
@@ -246,6 +302,11 @@ func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, al
 	}
 	c.served = c.served || key != kafkawire.APIKeyAPIVersions
 	return nil
+}
+
+// left reports whether a read failed because its caller left, and for nothing else.
+func (c *conn) left(err error) bool {
+	return c.leave != nil && c.leave.Err() != nil && c.ctx.Err() == nil && isTimeout(err)
 }
 
 // Read is the connection's, with the deadline set first where an answer must be

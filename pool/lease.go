@@ -42,13 +42,44 @@ func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []
 		return 0, err
 	}
 	done, err = l.conn.exchange(ctx, reqs, resps, v, window)
+	l.judge(err)
+	return done, err
+}
+
+// ErrLeft says that the caller of [Lease.Ask] left before the answer came.
+var ErrLeft = errors.New("pool: the caller left before the answer came")
+
+// Ask is [Lease.Exchange] for one request, for a caller who may leave: when leave ends
+// before the answer has come it returns [ErrLeft], and the connection is whole. Another
+// goroutine must then wait for the answer with Await, with the same resp.
+func (l *Lease) Ask(ctx, leave context.Context, req kafkawire.Request, resp kafkawire.Response, v kafkawire.Version) error {
+	l.mustBeHeld("Ask")
+	if err := l.refuse([]kafkawire.Request{req}, v); err != nil {
+		return err
+	}
+	err := l.conn.ask(ctx, leave, req, resp, v)
+	if !errors.Is(err, ErrLeft) {
+		l.judge(err)
+	}
+	return err
+}
+
+// Await waits for the answer that Ask has left.
+func (l *Lease) Await(ctx context.Context, resp kafkawire.Response, v kafkawire.Version) error {
+	l.mustBeHeld("Await")
+	err := l.conn.await(ctx, resp, v)
+	l.judge(err)
+	return err
+}
+
+// judge has the broker answer for what came of an exchange.
+func (l *Lease) judge(err error) {
 	switch {
 	case err != nil:
 		l.cluster.lookupFailed(l.broker, l.conn, err)
 	case l.broker.strikes.Load() != 0:
 		l.broker.strikes.Store(0)
 	}
-	return done, err
 }
 
 // Reject says that the broker answered with a code by which the connection is of no

@@ -61,6 +61,22 @@ func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (gra
 	return grant{}, w
 }
 
+// takeIdle takes an idle connection if there is one.
+func (c *Cluster) takeIdle(least kafkawire.Version) (grant, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.idle == 0 {
+		return grant{}, false
+	}
+	now := c.clock.now()
+	b := c.nextIdle(least, now)
+	if b == nil {
+		return grant{}, false
+	}
+	g := c.takeFrom(b, now)
+	return g, g.err == nil
+}
+
 // wait waits for the outcome. What comes in the moment of giving up is used.
 func (c *Cluster) wait(ctx context.Context, w *waiter, until time.Time) grant {
 	patience := time.NewTimer(time.Until(until))

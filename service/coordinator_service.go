@@ -158,14 +158,11 @@ var keyTypes = map[coordsvcv1.KeyType]kafkawire.KeyType{
 	coordsvcv1.KeyType_SHARE:                kafkawire.KeyTypeShare,
 }
 
-// toProto translates results. Long answers are the rule, so the messages of one
-// kind are made in one allocation.
+// toProto translates results. Long answers are the rule, so the rows are made in one
+// allocation, and those of one coordinator share its message: nobody writes to it.
 func toProto(t kafkawire.KeyType, results []Result) *coordsvcv1.FindCoordinatorsResponse {
 	rows := make([]coordsvcv1.CoordinatorResult, len(results))
-	found := make([]struct {
-		outcome     coordsvcv1.CoordinatorResult_Coordinator
-		coordinator coordsvcv1.Coordinator
-	}, len(results))
+	found := coordinators{}
 	resp := &coordsvcv1.FindCoordinatorsResponse{Results: make([]*coordsvcv1.CoordinatorResult, len(results))}
 	for i := range results {
 		r, row := &results[i], &rows[i]
@@ -174,14 +171,24 @@ func toProto(t kafkawire.KeyType, results []Result) *coordsvcv1.FindCoordinators
 			resp.Failed++
 			row.Outcome = &coordsvcv1.CoordinatorResult_Error{Error: errorToProto(t, r)}
 		} else {
-			f := &found[i]
-			f.coordinator.NodeId, f.coordinator.Host, f.coordinator.Port = r.Coordinator.NodeID, r.Coordinator.Host, r.Coordinator.Port
-			f.outcome.Coordinator = &f.coordinator
-			row.Outcome = &f.outcome
+			row.Outcome = found.of(r.Coordinator)
 		}
 		resp.Results[i] = row
 	}
 	return resp
+}
+
+// coordinators are those of an answer, by node.
+type coordinators map[int32]*coordsvcv1.CoordinatorResult_Coordinator
+
+func (known coordinators) of(c Coordinator) *coordsvcv1.CoordinatorResult_Coordinator {
+	k, ok := known[c.NodeID]
+	if ok && k.Coordinator.GetHost() == c.Host && k.Coordinator.GetPort() == c.Port {
+		return k
+	}
+	k = &coordsvcv1.CoordinatorResult_Coordinator{Coordinator: &coordsvcv1.Coordinator{NodeId: c.NodeID, Host: c.Host, Port: c.Port}}
+	known[c.NodeID] = k
+	return k
 }
 
 func errorToProto(t kafkawire.KeyType, r *Result) *coordsvcv1.LookupError {

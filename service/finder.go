@@ -112,9 +112,12 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 		return nil, ErrTooManyWaiting
 	}
 	q := f.queues[t]
-	c, err := q.ask(ctx, keys)
+	c, leads, err := q.ask(ctx, keys)
 	if err != nil {
 		return nil, err
+	}
+	if leads {
+		q.flyAlong(ctx)
 	}
 	select {
 	case <-c.done:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -30,43 +31,122 @@ const (
 	// chunkBytes is how many bytes of keys begin the last key of a flight: group ids
 	// have a few dozen bytes each, but may have 32,767.
 	chunkBytes = 1 << 20
+	// yields is how often a flight lets others run before it takes its keys. Under load
+	// it is woken together with callers who are about to ask; first those whom the last
+	// answer woke, then those whom the network did.
+	yields = 2
 	// singleWindows is how many pipeline windows of one-key requests a flight carries.
 	singleWindows = 4
 )
 
-// fly is one flight: it waits for a connection, takes a chunk of the open batch,
-// exchanges it, and hands every ask its outcome.
-func (q *queue) fly() {
-	defer q.f.flights.Done()
-	lease, err := q.f.acquire(q.minVersion)
+// A flight waits for a connection, takes a chunk of the open batch, exchanges it, and
+// hands every ask its outcome.
+type flight struct {
+	q        *queue
+	lease    *pool.Lease // nil: there was no connection
+	asks     []*ask
+	patience time.Duration // how long the exchange may take
+	ends     time.Time     // when that is over
+	batch    context.Context
+	done     func([]Result) // ends the batch
+	memory   *flightMemory
 
+	// leave ends when the caller leaves in whose goroutine it is under way; nil where
+	// it has one of its own.
+	leave context.Context //nolint:containedctx // as above
+	// left says what is still to be done of an exchange that was left.
+	left leftOver
+	// told tells how many requests of the exchange were answered, and of its error.
+	told func(answered int, err error)
+}
+
+type leftOver int
+
+const (
+	nothingLeft leftOver = iota
+	leftAnswer           // the answer is to be waited for
+	leftSingles          // it came, and the keys are to be asked one by one
+)
+
+// fly is a flight in a goroutine of its own.
+func (q *queue) fly() {
+	lease, err := q.f.acquire(q.minVersion)
+	for range yields {
+		runtime.Gosched()
+	}
+	q.flyWith(lease, err)
+}
+
+func (q *queue) flyWith(lease *pool.Lease, err error) {
+	f := q.depart(lease)
+	results, again := f.exchange(err)
+	f.arrive(results, again)
+}
+
+// flyAlong is a flight in the goroutine of a caller, which waits for it anyway: there
+// is nothing in the air, and what is open is the caller's own, or came just now. Where
+// the caller leaves first, or would have to wait for anything but the one answer, the
+// flight goes on in a goroutine.
+func (q *queue) flyAlong(leave context.Context) {
+	lease := q.f.tryAcquire(q.minVersion)
+	switch {
+	case lease == nil:
+		go q.fly()
+		return
+	case lease.FindCoordinatorVersion() < batchVersion:
+		go q.flyWith(lease, nil)
+		return
+	}
+	f := q.depart(lease)
+	f.leave = leave
+	results, again := f.exchange(nil)
+	f.leave = nil
+	if f.left == nothingLeft {
+		f.arrive(results, again)
+		return
+	}
+	go func() {
+		results, again := f.exchange(nil)
+		f.arrive(results, again)
+	}()
+}
+
+// depart takes the keys of a flight.
+func (q *queue) depart(lease *pool.Lease) *flight {
+	f := &flight{q: q, lease: lease, memory: flightMemories.Get().(*flightMemory)}
 	q.mu.Lock()
 	q.acquiring--
-	asks := q.take(q.capacity(lease))
-	patience := q.patience(asks)
-	calls := q.f.tracedCalls(asks)
+	f.asks = q.take(q.capacity(lease))
+	f.patience = q.patience(f.asks)
+	calls := q.f.tracedCalls(f.asks)
 	q.dispatch()
 	q.mu.Unlock()
+	f.ends = time.Now().Add(f.patience)
+	if lease == nil || len(f.asks) == 0 {
+		calls = nil // nothing will be asked
+	}
+	f.batch, f.done = q.f.batch(calls, q.keyType, len(f.asks))
+	return f
+}
 
-	m := flightMemories.Get().(*flightMemory)
-	defer m.giveBack()
-	var results []Result
-	again := false // whether to retry at once
-	switch {
-	case err != nil:
-		results = repeat(acquireFailure(err), len(asks))
-	case len(asks) > 0:
-		batch, done := q.f.batch(calls, q.keyType, len(asks))
-		results, again = q.exchange(batch, lease, asks, patience, m)
-		done(results)
+// arrive hands over the outcomes. What is to be asked again waits in another goroutine,
+// so that this one may be a caller's.
+func (f *flight) arrive(results []Result, again bool) {
+	q := f.q
+	f.done(results)
+	if f.lease != nil {
+		f.lease.Release()
 	}
-	if lease != nil {
-		lease.Release()
+	retries := q.land(f.asks, results, f.lease != nil)
+	f.memory.giveBack()
+	if len(retries) == 0 {
+		q.f.flights.Done()
+		return
 	}
-	retries := q.land(asks, results, lease != nil)
-	if len(retries) > 0 {
+	go func() {
+		defer q.f.flights.Done()
 		q.retry(retries, again)
-	}
+	}()
 }
 
 // capacity is how many keys a flight takes: a chunk, or so many one-key requests
@@ -98,35 +178,56 @@ func (q *queue) patience(asks []*ask) time.Duration {
 	return min(q.f.cfg.RequestTimeout, max(minExchangeTime, time.Until(latest)/2))
 }
 
-// exchange asks the broker for the keys of the asks and returns an outcome for
-// each; again says that nothing but the connection failed, which may have been
-// idle for long, so that another should be tried at once.
-func (q *queue) exchange(ctx context.Context, lease *pool.Lease, asks []*ask, patience time.Duration, m *flightMemory) (results []Result, again bool) {
+// exchange asks the broker for the keys of the asks and returns an outcome for each;
+// again says that nothing but the connection failed, which may have been idle for
+// long, so that another should be tried at once. It returns nothing where f.left says
+// what is to be done in another goroutine, by the same method.
+func (f *flight) exchange(acquired error) (results []Result, again bool) {
+	q, lease := f.q, f.lease
+	if acquired != nil {
+		return repeat(acquireFailure(acquired), len(f.asks)), false
+	}
+	if len(f.asks) == 0 {
+		return nil, false
+	}
 	defer func() {
 		if p := recover(); p != nil {
-			q.f.cfg.Logger.Error("a batch panicked", "key_type", q.keyType.String(), "keys", len(asks),
+			q.f.cfg.Logger.Error("a batch panicked", "key_type", q.keyType.String(), "keys", len(f.asks),
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			results, again = repeat(Result{Err: failure(ReasonInternal, "a batch panicked")}, len(asks)), false
+			f.left = nothingLeft
+			results, again = repeat(Result{Err: failure(ReasonInternal, "a batch panicked")}, len(f.asks)), false
 		}
 	}()
-	ctx = timeLimit{ctx, time.Now().Add(patience)}
+	ctx := timeLimit{f.batch, f.ends}
 
 	v := lease.FindCoordinatorVersion()
 	var err error
-	if v >= batchVersion {
-		results, err = q.exchangeBatch(ctx, lease, asks, v, m)
+	if v >= batchVersion && f.left != leftSingles {
+		results, err = f.exchangeBatch(ctx, v)
+		if errors.Is(err, pool.ErrLeft) {
+			f.left = leftAnswer
+			return nil, false
+		}
+		f.left = nothingLeft
 		if err == nil && oneKeyMayHaveFailedAll(results) {
-			results, err = q.exchangeSingles(ctx, lease, asks, v, m)
+			f.left = leftSingles
+			if f.leave != nil {
+				return nil, false
+			}
 		}
 	} else {
-		results, err = q.exchangeSingles(ctx, lease, asks, v, m)
+		f.left = leftSingles
+	}
+	if f.left == leftSingles {
+		f.left = nothingLeft
+		results, err = q.exchangeSingles(ctx, lease, f.asks, v, f.memory)
 	}
 	if err == nil {
 		lost := dropLostSession(lease, results)
 		return results, doubtRefusals(lease, results) || lost
 	}
-	lost := Result{Err: exchangeFailure(err, lease.Addr(), patience), AnsweredBy: ""}
-	results = append(results, repeat(lost, len(asks)-len(results))...)
+	lost := Result{Err: exchangeFailure(err, lease.Addr(), f.patience), AnsweredBy: ""}
+	results = append(results, repeat(lost, len(f.asks)-len(results))...)
 	return results, lost.Err.Reason == ReasonBrokerUnreachable || furtherAsks(lost.Err) > 0
 }
 
@@ -152,21 +253,41 @@ func dropLostSession(lease *pool.Lease, results []Result) bool {
 	return false
 }
 
-// exchangeBatch asks for all keys in one request.
-func (q *queue) exchangeBatch(ctx context.Context, lease *pool.Lease, asks []*ask, v kafkawire.Version, m *flightMemory) ([]Result, error) {
-	m.keys = m.keys[:0]
-	for _, a := range asks {
-		m.keys = append(m.keys, a.key)
+// exchangeBatch asks for all keys in one request, or goes on waiting for its answer.
+func (f *flight) exchangeBatch(ctx context.Context, v kafkawire.Version) ([]Result, error) {
+	q, m := f.q, f.memory
+	var err error
+	if f.left == leftAnswer {
+		err = f.lease.Await(ctx, &m.answer, v)
+	} else {
+		m.keys = m.keys[:0]
+		for _, a := range f.asks {
+			m.keys = append(m.keys, a.key)
+		}
+		m.answer.keys, m.answer.hosts = m.keys, &m.hosts
+		f.told = q.sends(ctx, f.lease, len(m.keys), 1, v)
+		err = f.ask(ctx, &kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: m.keys}, v)
 	}
-	req := &kafkawire.FindCoordinatorRequest{KeyType: q.keyType, Keys: m.keys}
-	m.answer.keys, m.answer.hosts = m.keys, &m.hosts
-	_, err := q.send(ctx, lease, len(m.keys), []kafkawire.Request{req}, []kafkawire.Response{&m.answer}, v, 1)
+	if errors.Is(err, pool.ErrLeft) {
+		return nil, err
+	}
 	if err != nil {
+		f.told(0, err)
 		m.answer = answer{} // it may be half filled
 		return nil, err
 	}
-	m.results = match(m.results, m.keys, m.answer.Coordinators, v, lease.Addr())
+	f.told(1, nil)
+	m.results = match(m.results, m.keys, m.answer.Coordinators, v, f.lease.Addr())
 	return m.results, nil
+}
+
+// ask sends the one request of a batch and reads its answer.
+func (f *flight) ask(ctx context.Context, req kafkawire.Request, v kafkawire.Version) error {
+	if f.leave != nil {
+		return f.lease.Ask(ctx, f.leave, req, &f.memory.answer, v)
+	}
+	_, err := f.lease.Exchange(ctx, []kafkawire.Request{req}, []kafkawire.Response{&f.memory.answer}, v, 1)
+	return err
 }
 
 // An answer is decoded with the question at hand: its rows share the strings of the
@@ -222,7 +343,9 @@ func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*
 		answers[i].Coordinators = rows[i : i : i+1] // the room for its one row
 		reqs[i], resps[i] = &questions[i], &answers[i]
 	}
-	done, err := q.send(ctx, lease, n, reqs, resps, v, q.f.cfg.PipelineWindow)
+	told := q.sends(ctx, lease, n, n, v)
+	done, err := lease.Exchange(ctx, reqs, resps, v, q.f.cfg.PipelineWindow)
+	told(done, err)
 	results := make([]Result, n)
 	for i := range done {
 		match(results[i:i:i+1], keys[i:i+1], answers[i].Coordinators, v, lease.Addr())

@@ -13,7 +13,8 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 	f := NewFinder(nil, FinderConfig{})
 	q := f.queues[kafkawire.KeyTypeGroup]
 	asks := []*ask{{key: "a"}, {key: "b"}}
-	results, again := q.exchange(t.Context(), nil, asks, time.Second, new(flightMemory)) // there is no connection to use
+	lost := &flight{q: q, asks: asks, patience: time.Second, memory: new(flightMemory)}
+	results, again := lost.exchange(nil) // there is no connection to use
 	require.False(t, again)
 	require.Len(t, results, 2)
 	for _, r := range results {

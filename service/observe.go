@@ -103,29 +103,39 @@ func (f *Finder) acquire(least kafkawire.Version) (*pool.Lease, error) {
 	return lease, err
 }
 
-// send exchanges the requests, which ask for so many keys. ctx is that of the batch.
-func (q *queue) send(ctx context.Context, lease *pool.Lease, keys int, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) {
+// tryAcquire is acquire where a connection is ready, else nil.
+func (f *Finder) tryAcquire(least kafkawire.Version) *pool.Lease {
+	lease := f.cluster.TryAcquire(least)
+	if lease != nil && f.cfg.Observer != nil {
+		f.cfg.Observer.Acquired(0, true)
+	}
+	return lease
+}
+
+// sends begins an exchange that asks for so many keys, in the batch with this context.
+// What it returns ends it.
+func (q *queue) sends(batch context.Context, lease *pool.Lease, keys, requests int, v kafkawire.Version) (told func(answered int, err error)) {
 	observer, tracer := q.f.cfg.Observer, q.f.cfg.Tracer
 	if observer == nil && tracer == nil {
-		return lease.Exchange(ctx, reqs, resps, v, window)
+		return func(int, error) {}
 	}
 	var trace func(Exchange)
-	if tracer != nil && tracer.Traced(ctx) {
-		trace = tracer.Exchange(ctx)
+	if tracer != nil && tracer.Traced(batch) {
+		trace = tracer.Exchange(batch)
 	}
 	start := time.Now()
-	done, err = lease.Exchange(ctx, reqs, resps, v, window)
-	e := Exchange{
-		KeyType: q.keyType, Version: v, Broker: lease.Addr(), Node: lease.Node(),
-		Keys: keys, Requests: len(reqs), Answered: done, Took: time.Since(start), Err: err,
+	return func(answered int, err error) {
+		e := Exchange{
+			KeyType: q.keyType, Version: v, Broker: lease.Addr(), Node: lease.Node(),
+			Keys: keys, Requests: requests, Answered: answered, Took: time.Since(start), Err: err,
+		}
+		if observer != nil {
+			observer.Exchanged(e)
+		}
+		if trace != nil {
+			trace(e)
+		}
 	}
-	if observer != nil {
-		observer.Exchanged(e)
-	}
-	if trace != nil {
-		trace(e)
-	}
-	return done, err
 }
 
 func (f *Finder) retried(t kafkawire.KeyType, keys int) {

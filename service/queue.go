@@ -91,9 +91,10 @@ func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
 	return q
 }
 
-// ask adds the keys to the open batch.
-func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
-	c := &call{results: make([]Result, len(keys)), unknown: len(keys), done: make(chan struct{})}
+// ask adds the keys to the open batch. leads says that the caller must fly it, in its
+// own goroutine: with nothing in the air that is the shortest way.
+func (q *queue) ask(ctx context.Context, keys []string) (c *call, leads bool, err error) {
+	c = &call{results: make([]Result, len(keys)), unknown: len(keys), done: make(chan struct{})}
 	c.deadline, _ = ctx.Deadline()
 	c.traced = q.f.traced(ctx)
 	fresh := make([]ask, len(keys)) // one allocation, also for keys that join another ask
@@ -102,7 +103,7 @@ func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return nil, ErrFinderClosed
+		return nil, false, ErrFinderClosed
 	}
 	for i, key := range keys {
 		c.results[i].Key = key
@@ -119,8 +120,12 @@ func (q *queue) ask(ctx context.Context, keys []string) (*call, error) {
 		asks = append(asks, a)
 	}
 	q.turns = append(q.turns, turn{asks})
+	if q.flights == 0 && len(q.open) <= q.f.cfg.ChunkKeys {
+		q.prepare()
+		return c, true, nil
+	}
 	q.dispatch()
-	return c, nil
+	return c, false, nil
 }
 
 // leave ends a call whose context has ended.
@@ -194,10 +199,15 @@ func (q *queue) dispatch() {
 }
 
 func (q *queue) launch() {
+	q.prepare()
+	go q.fly()
+}
+
+// prepare counts a flight that is about to begin.
+func (q *queue) prepare() {
 	q.flights++
 	q.acquiring++
 	q.f.flights.Add(1)
-	go q.fly()
 }
 
 func (q *queue) armHold() {

@@ -48,6 +48,7 @@ func (c *serveCmd) Run(inv *invocation) error {
 		return err
 	}
 	defer open.close()
+	defer keepHeapRoom()()
 	return open.Run(inv.ctx)
 }
 

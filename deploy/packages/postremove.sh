@@ -1,6 +1,6 @@
 #!/bin/sh
 # After a removal or an upgrade.
 set -e
-if [ -d /run/systemd/system ]; then
+if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then
   systemctl daemon-reload
 fi

@@ -16,6 +16,7 @@ func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *healt
 	g := grpc.NewServer(append(grpcLimits(cfg),
 		grpc.Creds(gate.grpcCredentials()),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ForceServerCodecV2(codec{}),
 		grpc.UnaryInterceptor(calls.unary()),
 		grpc.ChainStreamInterceptor(calls.streams()...),
 	)...)

@@ -162,7 +162,13 @@ func (l *limiter) unmarshal(data mem.BufferSlice, into proto.Message, memory *sh
 // the message cannot be read.
 func countField(message []byte, number protowire.Number) int {
 	count := 0
+	text := byte(protowire.EncodeTag(number, protowire.BytesType)) // one byte for the numbers up to 15
 	for len(message) > 0 {
+		if len(message) > 1 && message[0] == text && message[1] < 0x80 && len(message) >= 2+int(message[1]) {
+			count++ // the usual key, below 128 bytes: a call that is refused for 10,001 must cost little
+			message = message[2+int(message[1]):]
+			continue
+		}
 		found, wireType, n := protowire.ConsumeTag(message)
 		if n < 0 {
 			break
@@ -171,7 +177,7 @@ func countField(message []byte, number protowire.Number) int {
 		if m < 0 {
 			break
 		}
-		if found == number {
+		if found == number && wireType == protowire.BytesType { // of another type it is an unknown field
 			count++
 		}
 		message = message[n+m:]

@@ -153,3 +153,19 @@ func rawGRPC(t *testing.T, r *running, compression string, body []byte) string {
 	require.NoError(t, proto.Unmarshal(details, answered))
 	return code + " " + errorInfoOf(status.FromProto(answered)).GetReason()
 }
+
+// FuzzCountField: as many keys as protobuf finds, wherever it can read the message.
+func FuzzCountField(f *testing.F) {
+	for _, keys := range [][]string{nil, {""}, {"a", "b"}, {strings.Repeat("k", 127), strings.Repeat("k", 128), "x"}} {
+		message, err := proto.Marshal(&coordsvcv1.FindCoordinatorsRequest{KeyType: coordsvcv1.KeyType_SHARE, Keys: keys})
+		require.NoError(f, err)
+		f.Add(message)
+	}
+	f.Add([]byte("\x92\x00\x01a\x12\x00\x12\x05ab")) // a tag that is longer than it need be, a length beyond the end
+	f.Fuzz(func(t *testing.T, message []byte) {
+		req := new(coordsvcv1.FindCoordinatorsRequest)
+		if proto.Unmarshal(message, req) == nil {
+			require.Equal(t, len(req.GetKeys()), countField(message, keysField))
+		}
+	})
+}

@@ -134,7 +134,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, problem)
 		f.logRefusal(r, call, problem)
 	}
-	if call.place != nil && (problem != nil || call.place.err != nil) {
+	if call.place != nil && (call.place.err != nil || problem != nil && problem.httpStatus == http.StatusTooManyRequests) {
 		f.discardBody(w, r)
 	}
 }
@@ -144,7 +144,8 @@ const discardTimeout = time.Second
 
 // discardBody reads what is left of a body that is answered already, and throws it
 // away. To close the connection while the client still sends would make the client's
-// kernel forget the answer. net/http does so for 256 KiB, before it answers.
+// kernel forget the answer, and an overloaded server must be heard. (net/http does so
+// for 256 KiB, before it answers.) What is larger than any request is not worth it.
 func (f *front) discardBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 || r.Header.Get("Expect") != "" { // there is none, or the client waits with it
 		return

@@ -36,13 +36,9 @@ func writeArchives(dist string, src *checkout, programs []*program) error {
 
 // archived is what an archive holds.
 func archived(src *checkout, p *program) ([]file, error) {
-	others, err := thirdPartyLicenses(src, p)
-	if err != nil {
-		return nil, err
-	}
 	files := []file{
 		{"coordsvc", 0o755, p.data},
-		{"THIRD_PARTY_LICENSES", 0o644, others},
+		{"THIRD_PARTY_LICENSES", 0o644, p.licenses},
 		{"man/coordsvc.1", 0o644, src.help.man},
 		{"completion/coordsvc.bash", 0o644, src.help.bash},
 		{"completion/_coordsvc", 0o644, src.help.zsh},

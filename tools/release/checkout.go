@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,14 +31,15 @@ type checkout struct {
 	commit string
 	time   time.Time // of the commit; everything that is made has it
 
-	help helpFiles // read once a program is built
+	help helpFiles // told by the program that this machine can run, once it is built
 }
 
 // program is the built coordsvc.
 type program struct {
 	target
-	data []byte
-	info *buildinfo.BuildInfo
+	data     []byte
+	info     *buildinfo.BuildInfo
+	licenses []byte // of all that is linked in
 }
 
 // version is the one that `coordsvc version` prints: Go makes it from the tag.
@@ -64,8 +66,7 @@ func openCheckout() (*checkout, error) {
 	return &checkout{dir: dir, commit: commit, time: time.Unix(unix, 0).UTC()}, nil
 }
 
-// buildAll builds for each target. The machine's own kind comes along, since what
-// completion scripts and the manual page hold is asked of it.
+// buildAll builds for each target.
 func (c *checkout) buildAll(targets []target) ([]*program, error) {
 	programs := make([]*program, 0, len(targets))
 	for _, t := range targets {
@@ -79,12 +80,12 @@ func (c *checkout) buildAll(targets []target) ([]*program, error) {
 }
 
 func (c *checkout) build(t target) (*program, error) {
-	fmt.Println("building for", t)
+	log.Println("building for", t)
 	dir, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "coordsvc")
 	// No symbols for debuggers, which are a third of the size; profiles and stack
 	// traces need none.
@@ -107,8 +108,11 @@ func (c *checkout) build(t target) (*program, error) {
 		return nil, fmt.Errorf("the program has the version %q: Go stamps one only in a clone of the repository that has its .git folder, not in a linked worktree or a copy", p.version())
 	}
 	if t.os == runtime.GOOS && t.arch == runtime.GOARCH {
-		err = c.help.ask(path)
+		if err := c.help.ask(path); err != nil {
+			return nil, err
+		}
 	}
+	p.licenses, err = thirdPartyLicenses(c, p)
 	return p, err
 }
 

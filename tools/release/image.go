@@ -3,8 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/pem"
-	"fmt"
 	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,17 +29,13 @@ func rootfs(src *checkout, program *program) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	others, err := thirdPartyLicenses(src, program)
-	if err != nil {
-		return nil, err
-	}
 	return []file{
 		{"coordsvc", 0o755, program.data},
 		{"etc/group", 0o644, []byte("root:x:0:\nnonroot:x:" + uid + ":\n")},
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:" + uid + ":" + uid + ":nonroot:/:/sbin/nologin\n")},
 		{"etc/ssl/certs/ca-certificates.crt", 0o644, authorities()},
 		license,
-		{"licenses/THIRD_PARTY_LICENSES", 0o644, others},
+		{"licenses/THIRD_PARTY_LICENSES", 0o644, program.licenses},
 	}, nil
 }
 
@@ -81,7 +77,7 @@ func writeImage(dist string, src *checkout, programs []*program) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("image", digest)
+	log.Println("image", digest)
 	return writeLayout(filepath.Join(dist, "coordsvc-"+version+"-image.oci.tar"), src, index, tag(version))
 }
 
@@ -178,7 +174,7 @@ func writeLayout(path string, src *checkout, index v1.ImageIndex, tag string) er
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	l, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err

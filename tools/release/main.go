@@ -15,14 +15,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"runtime"
 )
 
 func main() {
+	log.SetFlags(0)
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "release:", err)
+		log.Println("release:", err)
 		os.Exit(1)
 	}
 }
@@ -71,6 +73,9 @@ func makeAll(src *checkout, dist string) error {
 }
 
 func fill(dist string, src *checkout, programs []*program) error {
+	if src.help.man == nil {
+		return fmt.Errorf("no program was built that runs on %s/%s and prints its manual page: release on linux or darwin, amd64 or arm64", runtime.GOOS, runtime.GOARCH)
+	}
 	for _, write := range []func(string, *checkout, []*program) error{
 		writeImage, writeArchives, writePackages, writeSBOM, writeChecksums,
 	} {
@@ -120,7 +125,7 @@ func renewed(dist string, fill func() error) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%6.1f MiB  dist/%s\n", float64(info.Size())/(1<<20), entry.Name())
+		log.Printf("%6.1f MiB  dist/%s", float64(info.Size())/(1<<20), entry.Name())
 	}
 	return nil
 }

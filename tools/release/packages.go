@@ -32,7 +32,7 @@ func writePackage(dist string, src *checkout, p *program, packager nfpm.Packager
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	isDeb := packager == deb.Default
 	contents, err := packaged(src, p, dir, isDeb)
 	if err != nil {
@@ -85,10 +85,6 @@ func packagerName(isDeb bool) string {
 
 // packaged is what a package installs. nfpm reads files, so they are laid into dir.
 func packaged(src *checkout, p *program, dir string, isDeb bool) (files.Contents, error) {
-	others, err := thirdPartyLicenses(src, p)
-	if err != nil {
-		return nil, err
-	}
 	man, err := gzipped(src.help.man)
 	if err != nil {
 		return nil, err
@@ -103,7 +99,7 @@ func packaged(src *checkout, p *program, dir string, isDeb bool) (files.Contents
 		{"usr/share/bash-completion/completions/coordsvc", 0o644, src.help.bash},
 		{zsh, 0o644, src.help.zsh},
 		{"usr/share/fish/vendor_completions.d/coordsvc.fish", 0o644, src.help.fish},
-		{"usr/share/doc/coordsvc/THIRD_PARTY_LICENSES", 0o644, others},
+		{"usr/share/doc/coordsvc/THIRD_PARTY_LICENSES", 0o644, p.licenses},
 	}
 	for name, source := range map[string]string{
 		license:                                   "LICENSE",

@@ -79,6 +79,10 @@ func TestRelease(t *testing.T) {
 		requireRPM(t, one(t, dist, "*.x86_64.rpm"))
 	})
 
+	t.Run("what the packages tell systemd", func(t *testing.T) {
+		requireScripts(t, filepath.Join(src.dir, "deploy", "packages"))
+	})
+
 	t.Run("completion in the shells themselves", func(t *testing.T) {
 		requireCompletion(t, src)
 	})
@@ -235,7 +239,7 @@ func requireDeb(t *testing.T, path string, src *checkout, p *program) {
 		dir := t.TempDir()
 		info := *p.info
 		info.Main.Version = "v999.0.0"
-		require.NoError(t, writePackage(dir, src, &program{p.target, p.data, &info}, deb.Default))
+		require.NoError(t, writePackage(dir, src, &program{p.target, p.data, &info, p.licenses}, deb.Default))
 		newer := one(t, dir, "*.deb")
 		require.Equal(t, "coordsvc_999.0.0_"+p.arch+".deb", filepath.Base(newer))
 		shell(t, "dpkg", "--compare-versions", "999.0.0", "gt", strings.TrimSpace(shell(t, "dpkg-deb", "-f", path, "Version")))
@@ -371,6 +375,31 @@ func requireRPM(t *testing.T, path string) {
 	require.FileExists(t, filepath.Join(root, "etc/coordsvc/coordsvc.yaml.rpmsave"))
 }
 
+// requireScripts runs the scripts as dpkg and rpm do, where a systemd seems to run.
+func requireScripts(t *testing.T, scripts string) {
+	t.Helper()
+	fake := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(fake, "systemctl"), []byte("#!/bin/sh\necho \"$@\"\n"), 0o755))
+	told := func(env, script, argument string) string {
+		return shell(t, tool(t, "unshare", "util-linux"), "--mount", "sh", "-ec",
+			`mount -t tmpfs none /run; mkdir -p /run/systemd/system; env PATH="$1:$PATH" $2 sh "$3" "$4"`,
+			"-", fake, env, filepath.Join(scripts, script), argument)
+	}
+	for _, installed := range []string{"configure", "1", "2"} {
+		require.Equal(t, "daemon-reload\ntry-restart coordsvc.service\n", told("", "postinstall.sh", installed), installed)
+	}
+	for _, removed := range []string{"remove", "0"} {
+		require.Equal(t, "disable --now coordsvc.service\n", told("", "preremove.sh", removed), removed)
+		require.Equal(t, "daemon-reload\n", told("", "postremove.sh", removed), removed)
+	}
+	for _, upgraded := range []string{"upgrade", "1"} {
+		require.Empty(t, told("", "preremove.sh", upgraded), "an upgrade leaves the service alone until the new program is there")
+	}
+	for _, script := range []string{"postinstall.sh", "preremove.sh", "postremove.sh"} {
+		require.Empty(t, told("DPKG_ROOT=/folder", script, "remove"), "the machine's own service is another one")
+	}
+}
+
 // requireCompletion asks bash, zsh and fish what they make of the scripts.
 func requireCompletion(t *testing.T, src *checkout) {
 	t.Helper()
@@ -408,26 +437,31 @@ func requireCompletion(t *testing.T, src *checkout) {
 		require.Equal(t, []string{"coordsvc.bash"}, try("coordsvc serve --config coordsvc.b"))
 	})
 	t.Run("zsh", func(t *testing.T) {
-		try := func(line string) string {
-			return shell(t, tool(t, "zsh", "zsh"), "-f", "-c", zshTerminal, "-", line)
+		escapes := regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]")
+		completes := func(line, to string) {
+			terminal := shell(t, tool(t, "zsh", "zsh"), "-f", "-c", zshTerminal, "-", line, to)
+			require.Contains(t, escapes.ReplaceAllString(terminal, ""), to, "after %q and a tab", line)
 		}
-		require.Contains(t, try("coordsvc s"), "coordsvc serve ")
-		require.Contains(t, try("coordsvc serve --kafka-sasl-m"), "--kafka-sasl-mechanism=")
-		require.Contains(t, try("coordsvc serve --log-level=d"), "--log-level=debug")
-		require.Contains(t, try("coordsvc completion f"), "coordsvc completion fish")
+		completes("coordsvc s", "coordsvc serve")
+		completes("coordsvc serve --kafka-sasl-m", "--kafka-sasl-mechanism=")
+		completes("coordsvc serve --log-level=d", "--log-level=debug")
+		completes("coordsvc completion f", "coordsvc completion fish")
 	})
 }
 
 // zshTerminal plays a terminal to zsh, which completes only what somebody types: the
-// line, a tab. What stands on the terminal then ends with the line completed.
+// line and a tab. It prints what stands on the terminal once that has the line
+// completed, or after 20 seconds.
 const zshTerminal = `
 zmodload zsh/zpty
 zpty z zsh -f -i
-zpty -w z "unsetopt zle_bracketed_paste; fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word; PS1=; print RE''ADY"
+zpty -w z "fpath=($PWD \$fpath); autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word; PS1=; print RE''ADY"
 zpty -r -m z before '*READY*'
 zpty -n -w z "$1"$'\t'
-sleep 1
-zpty -r -m z after '*'
-while zpty -r -t z more; do after+=$more; done
+repeat 200; do
+  sleep 0.1
+  while zpty -r -t z more; do after+=$more; done
+  [[ $after == *"$2"* ]] && break
+done
 print -r -- $after
 `

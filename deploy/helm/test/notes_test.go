@@ -49,7 +49,6 @@ func notesOfHelm3(t *testing.T, args ...string) string {
 
 var (
 	forwarded = regexp.MustCompile(`port-forward service/(\S+) \d+:(\d+) \d+:(\d+) `)
-	fetched   = regexp.MustCompile(`get secret (\S+) -o jsonpath='\{\.data\.([^}]+)\}'`)
 	rolledOut = regexp.MustCompile(`deployment/(\S+)`)
 	resolved  = regexp.MustCompile(`dns:///([^.]+)\.kafka-tools\.svc:(\d+)`)
 )
@@ -118,6 +117,7 @@ func TestNotesCommands(t *testing.T) {
 			writeMounted(t, objects, secrets, dir)
 			config := filepath.Join(dir, "config/coordsvc.yaml")
 			runService(t, program, config, ports[2])
+			runTestPod(t, objects, program, config)
 
 			work := t.TempDir()
 			require.NoError(t, os.WriteFile(work+"/client.crt", client.CertPEM, 0o600))
@@ -201,6 +201,24 @@ func runService(t *testing.T, program, config, adminPort string) {
 	t.Fatalf("the service is not ready after 20 s\n%s", log.String())
 }
 
+// runTestPod runs what helm test runs in the cluster, where the headless Service has a name.
+func runTestPod(t *testing.T, objects []object, program, config string) {
+	t.Helper()
+	said := ""
+	for _, c := range one[*corev1.Pod](t, objects).Spec.Containers {
+		for i := range c.Args {
+			c.Args[i] = strings.ReplaceAll(c.Args[i], "release-coordsvc-headless.kafka-tools.svc", "127.0.0.1")
+		}
+		cmd := exec.Command(program, c.Args...)
+		cmd.Env = []string{"COORDSVC_CONFIG=" + config}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s %v: %s", c.Name, c.Args, out)
+		said += string(out)
+	}
+	require.Contains(t, said, "FINDCOORDINATOR")
+	require.Contains(t, said, "ready")
+}
+
 const kubectl = `#!/bin/sh
 [ "$1 $2" = "-n kafka-tools" ] || exit 1
 case "$3" in
@@ -240,7 +258,7 @@ func runNotes(t *testing.T, text, work string, secrets map[string]map[string][]b
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Dir = work
-	cmd.Env = append(environ, "PATH="+strings.Join([]string{bin, tools, os.Getenv("PATH")}, ":"), "SECRETS="+secretsDir)
+	cmd.Env = slices.Concat(environ, []string{"PATH=" + strings.Join([]string{bin, tools, os.Getenv("PATH")}, ":"), "SECRETS=" + secretsDir})
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\nsaid\n%s", script, out)
 	return string(out)

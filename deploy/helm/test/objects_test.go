@@ -32,7 +32,7 @@ import (
 
 // TestObjects checks what must hold whatever the values are.
 func TestObjects(t *testing.T) {
-	eachFile(t, func(t *testing.T, name string, objects []object) {
+	eachFile(t, func(t *testing.T, objects []object) {
 		deployment := one[*appsv1.Deployment](t, objects)
 		checkMetadata(t, objects)
 		checkSelectors(t, objects, deployment)
@@ -347,9 +347,13 @@ func TestDecodingIsStrict(t *testing.T) {
 	}
 }
 
+// A setting's path in a template or in its messages; secrets.kafka... and the like are values.
+var settingPath = regexp.MustCompile(`(?:"|[^.a-z]config\.)((?:kafka|pool|lookup|grpc|http|admin|tls|auth|limits|log|tracing|shutdown)\.[-a-z]+(?:\.[-a-z]+)*)`)
+
 var settingWithDefault = regexp.MustCompile(`"([a-z]+\.[-.a-z]+)" "([^"]+)"`)
 
-// TestDefaultsInTemplates holds the defaults that templates assume for settings against the service's own.
+// TestDefaultsInTemplates holds the settings that templates name, and the defaults
+// that they assume, against the service's own.
 func TestDefaultsInTemplates(t *testing.T) {
 	defaults := map[string]string{}
 	for s := range config.All() {
@@ -362,6 +366,10 @@ func TestDefaultsInTemplates(t *testing.T) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue // the folder of the test Pod
+		}
+		for _, match := range settingPath.FindAllStringSubmatch(string(text), -1) {
+			_, ok := defaults[match[1]]
+			require.True(t, ok, "%s: there is no setting %s", file, match[1])
 		}
 		for _, match := range settingWithDefault.FindAllStringSubmatch(string(text), -1) {
 			value, ok := defaults[match[1]]

@@ -139,6 +139,8 @@ var wrong = []struct {
 		key: "config.kafka.sasl.mechanism", reason: "SCRAM-SHA-512 needs config.kafka.sasl.username"},
 	{name: "token for a password mechanism", base: "sasl", values: `secrets: {kafkaToken: {name: a}}`,
 		key: "secrets.kafkaToken.name", reason: "is for the mechanism OAUTHBEARER"},
+	{name: "scope for a password mechanism", base: "sasl", values: `config: {kafka: {sasl: {oauth: {scope: a}}}}`,
+		key: "config.kafka.sasl.oauth.scope", reason: "is for the mechanism OAUTHBEARER"},
 	{name: "OAUTHBEARER without a token", values: `config: {kafka: {sasl: {mechanism: OAUTHBEARER}}}`,
 		key: "config.kafka.sasl.mechanism", reason: "OAUTHBEARER needs a token"},
 	{name: "OAUTHBEARER with two", base: "oidc", values: `secrets: {kafkaToken: {name: a}}`,

@@ -80,7 +80,8 @@ func render(t testing.TB, program, release string, args ...string) string {
 	return out
 }
 
-// file writes values to a file and returns the arguments that name it.
+// file writes values to a file and returns the arguments that name it. The name of the
+// test is in the path, so that it may hold no comma: Helm would see two files.
 func file(t testing.TB, values string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "values.yaml")
@@ -119,7 +120,7 @@ func decode(t testing.TB, rendered string) []object {
 			continue
 		}
 		decoded, _, err := decoder.Decode([]byte(text), nil, nil)
-		require.NoError(t, err, "%s", text)
+		require.NoError(t, err, "%.300s", text)
 		objects = append(objects, decoded.(object))
 	}
 	return objects
@@ -158,14 +159,14 @@ func named[T object](t testing.TB, objects []object, name string) T {
 }
 
 // eachFile runs a test for every values file, Helm and release of Kubernetes.
-func eachFile(t *testing.T, test func(t *testing.T, name string, objects []object)) {
+func eachFile(t *testing.T, test func(t *testing.T, objects []object)) {
 	t.Helper()
 	for name, path := range valuesFiles(t) {
 		for helmName, program := range helms {
 			for _, kube := range kubeVersions {
 				t.Run(name+"/"+helmName+"/"+kube, func(t *testing.T) {
 					t.Parallel()
-					test(t, name, decode(t, render(t, program, "release", "--values", path, "--kube-version", kube)))
+					test(t, decode(t, render(t, program, "release", "--values", path, "--kube-version", kube)))
 				})
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,59 @@ func zeros(t *testing.T) map[string]string {
 		}
 	}
 	return found
+}
+
+// TestEmpty takes each value of values.yaml away, and empties it. It must be refused with
+// its name, or render what Kubernetes takes; no template may trip over it.
+func TestEmpty(t *testing.T) {
+	text, err := os.ReadFile(chart + "/values.yaml")
+	require.NoError(t, err)
+	var values map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &values))
+	empty := map[string]string{} // by path
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v.(type) {
+		case string:
+			empty[at] = `""`
+		case []any:
+			empty[at] = "[]"
+		default:
+			empty[at] = "null"
+		}
+		if members, ok := v.(map[string]any); ok {
+			for name, member := range members {
+				walk(strings.TrimPrefix(at+"."+name, "."), member)
+			}
+		}
+	}
+	walk("", values)
+	delete(empty, "")
+	for path, nothing := range empty {
+		for _, nothing := range slices.Compact([]string{"null", nothing}) {
+			t.Run(path+"="+nothing, func(t *testing.T) {
+				t.Parallel()
+				out, errs, err := helm(helms["Helm 4"], "template", "release", chart, "--namespace", "kafka-tools",
+					"--values", valuesFiles(t)["everything-on"], "--set-json", path+"="+nothing)
+				if err == nil {
+					decode(t, out)
+					return
+				}
+				if strings.HasPrefix(path, "config") { // everything-on needs what is in there
+					require.Regexp(t, `\n(  - config\.|- at '/config/)`, errs)
+					return
+				}
+				// The schema says: at '/a': missing property 'b'.
+				parent, name := "", path
+				if dot := strings.LastIndex(path, "."); dot > 0 {
+					parent, name = "/"+strings.ReplaceAll(path[:dot], ".", "/"), path[dot+1:]
+				}
+				told := strings.Contains(errs, path) || strings.Contains(errs, parent+"/"+name) ||
+					strings.Contains(errs, "'"+parent+"'") && strings.Contains(errs, "'"+name+"'")
+				require.True(t, told, "%s: nothing names %s", errs, path)
+			})
+		}
+	}
 }
 
 // TestZeros looks at single zeros where Kubernetes sees them.

@@ -74,7 +74,8 @@ annotations:
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}
-{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- /* Tags may not hold a plus sign, versions may. */ -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion | replace "+" "-" }}
 {{- end -}}
 {{- end -}}
 {{- end }}

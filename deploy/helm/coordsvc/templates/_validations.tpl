@@ -192,9 +192,9 @@ config.kafka.sasl.username: {{ $why }}
 {{- if $clientSecret }}
 {{ $clientSecretAt }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
 {{- end }}
-{{- range list "token-endpoint-url" "client-id" "scope" "extensions" }}
-{{- if include "coordsvc.setting" (list $ (printf "kafka.sasl.oauth.%s" .) "") }}
-config.kafka.sasl.oauth.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
+{{- range list "kafka.sasl.oauth.token-endpoint-url" "kafka.sasl.oauth.client-id" "kafka.sasl.oauth.scope" "kafka.sasl.oauth.extensions" }}
+{{- if include "coordsvc.setting" (list $ . "") }}
+config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechanism does not say
 {{- end }}
 {{- end }}
 {{- else if and $clientSecret (not $endpoint) }}

@@ -133,10 +133,17 @@ func (s *schema) of(t *testing.T, v *value) object {
 	if v.members != nil {
 		made["type"], made["additionalProperties"] = "object", false
 		properties := object{}
+		var required []string // which null would take away
 		for _, m := range v.members {
-			properties[path.Base(strings.ReplaceAll(m.path, ".", "/"))] = s.of(t, m)
+			name := path.Base(strings.ReplaceAll(m.path, ".", "/"))
+			member := s.of(t, m)
+			properties[name] = member
+			kinds, _ := member["type"].([]any)
+			if m.members != nil || (m.node.Kind == yaml.ScalarNode && !slices.Contains(kinds, any("null"))) {
+				required = append(required, name)
+			}
 		}
-		made["properties"] = properties
+		made["properties"], made["required"] = properties, required
 		return made
 	}
 	var standard any
