@@ -211,6 +211,7 @@ func settingsOf(t *testing.T, objects []object, deployment *appsv1.Deployment) *
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	loaded, err := config.Load(config.Sources{File: file, Listens: true, Require: []string{"kafka.brokers"}})
 	require.NoError(t, err, "%s", text)
+	require.Empty(t, loaded.Warnings)
 	return loaded
 }
 
