@@ -71,7 +71,7 @@ test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's pack
 CHART := deploy/helm/coordsvc
 .PHONY: chart-test
 chart-test: $(TOOLS)/helm4 $(TOOLS)/helm3 $(TOOLS)/.built ## Check the Helm chart offline, with Helm 4 and 3: lint, render, types, Pod Security, wrong values, notes
-	cd deploy/helm/test && go vet ./... && go test $(GOTESTFLAGS) -count=1 ./... && go test $(GOTESTFLAGS) -count=1 -modfile=oldest.mod -run '^Test(Objects|PodSecuritySeesFaults|DecodingIsStrict)$$' .
+	cd deploy/helm/test && go vet ./... && go test $(GOTESTFLAGS) -count=1 -timeout 20m ./... && go test $(GOTESTFLAGS) -count=1 -modfile=oldest.mod -run '^Test(Objects|PodSecuritySeesFaults|DecodingIsStrict)$$' .
 
 .PHONY: test-rollout
 test-rollout: $(TOOLS)/helm4 ## Play rolling updates with the times of the rendered chart, and count lost calls (4 min)
@@ -80,7 +80,7 @@ test-rollout: $(TOOLS)/helm4 ## Play rolling updates with the times of the rende
 	COORDSVC_CHART_RENDERED=$$rendered go test $(GOTESTFLAGS) -count=1 -run '^TestRollout$$' ./test
 
 .PHONY: kubernetes
-kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (15 min)
+kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (many minutes)
 	tools/kubernetes/build 1.37 1.34 kwok crds
 
 .PHONY: chart-test-server

@@ -43,17 +43,17 @@ var features = []struct {
 		}
 	}},
 	{name: "the way out is for DNS and brokers and what settings name", base: "oidc", check: func(t *testing.T, objects []object) {
-		require.Equal(t, []string{"UDP/53", "TCP/53", "TCP/9092", "TCP/443", "TCP/8443"}, egress(t, objects))
+		require.Equal(t, []string{"UDP/53", "TCP/53", "UDP/5353", "TCP/5353", "TCP/9092", "TCP/443", "TCP/8443"}, egress(t, objects))
 	}},
 	{name: "the way out of everything", base: "everything-on", check: func(t *testing.T, objects []object) {
-		require.Equal(t, []string{"UDP/53", "TCP/53", "TCP/19092", "TCP/9092", "TCP/4318", "TCP/443", "TCP/9999"}, egress(t, objects))
+		require.Equal(t, []string{"UDP/53", "TCP/53", "UDP/5353", "TCP/5353", "TCP/19092", "TCP/9092", "TCP/4318", "TCP/443", "TCP/9999"}, egress(t, objects))
 		rules := one[*networkingv1.NetworkPolicy](t, objects).Spec.Egress
 		require.Empty(t, rules[0].To)
 		require.Equal(t, "10.0.0.0/8", rules[1].To[0].IPBlock.CIDR)
 	}},
 	{name: "brokers as text", base: "plain", values: "config: {kafka: {brokers: \"a:1,b:2,c:1\"}}\nnetworkPolicy: {egress: {enabled: true}}",
 		check: func(t *testing.T, objects []object) {
-			require.Equal(t, []string{"UDP/53", "TCP/53", "TCP/1", "TCP/2"}, egress(t, objects))
+			require.Equal(t, []string{"UDP/53", "TCP/53", "UDP/5353", "TCP/5353", "TCP/1", "TCP/2"}, egress(t, objects))
 			require.Equal(t, []string{"a:1", "b:2", "c:1"}, settingsOf(t, objects, one[*appsv1.Deployment](t, objects)).Kafka.Brokers)
 		}},
 	{name: "what plain ports speak", base: "plain", check: func(t *testing.T, objects []object) {

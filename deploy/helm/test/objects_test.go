@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,6 +105,9 @@ func checkSelectors(t *testing.T, objects []object, deployment *appsv1.Deploymen
 	for _, p := range all[*networkingv1.NetworkPolicy](objects) {
 		selects("NetworkPolicy", p.Spec.PodSelector.MatchLabels)
 	}
+	for _, p := range all[*networkingv1.NetworkPolicy](objects) {
+		checkTestIsLetIn(t, p, all[*corev1.Pod](objects))
+	}
 	for _, m := range all[*monitoringv1.PodMonitor](objects) {
 		selects("PodMonitor", m.Spec.Selector.MatchLabels)
 	}
@@ -116,6 +120,22 @@ func checkSelectors(t *testing.T, objects []object, deployment *appsv1.Deploymen
 			}
 		}
 		require.Len(t, found, 1, "each Pod must be scraped once")
+	}
+}
+
+// checkTestIsLetIn: the Pod of helm test, which asks the admin port, is among those that may.
+func checkTestIsLetIn(t *testing.T, p *networkingv1.NetworkPolicy, tests []*corev1.Pod) {
+	t.Helper()
+	for _, rule := range p.Spec.Ingress {
+		if rule.Ports[0].Port.StrVal != "admin" || len(rule.From) == 0 {
+			continue
+		}
+		for _, pod := range tests {
+			require.True(t, slices.ContainsFunc(rule.From, func(from networkingv1.NetworkPolicyPeer) bool {
+				return from.PodSelector != nil && from.NamespaceSelector == nil && len(from.PodSelector.MatchLabels) > 0 &&
+					labels.SelectorFromSet(from.PodSelector.MatchLabels).Matches(labels.Set(pod.Labels))
+			}), "helm test may not ask the admin port")
+		}
 	}
 }
 
@@ -211,6 +231,7 @@ func settingsOf(t *testing.T, objects []object, deployment *appsv1.Deployment) *
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	loaded, err := config.Load(config.Sources{File: file, Listens: true, Require: []string{"kafka.brokers"}})
 	require.NoError(t, err, "%s", text)
+	require.Empty(t, loaded.Warnings)
 	return loaded
 }
 

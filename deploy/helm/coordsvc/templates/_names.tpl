@@ -32,6 +32,13 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: server
 {{- end }}
 
+{{/* What the Pod of helm test has in place of them. */}}
+{{- define "coordsvc.testLabels" -}}
+app.kubernetes.io/name: {{ include "coordsvc.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: test
+{{- end }}
+
 {{- define "coordsvc.baseLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 app.kubernetes.io/name: {{ include "coordsvc.name" . | quote }}
