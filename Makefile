@@ -80,7 +80,7 @@ test-rollout: $(TOOLS)/helm4 ## Play rolling updates with the times of the rende
 	COORDSVC_CHART_RENDERED=$$rendered go test $(GOTESTFLAGS) -count=1 -run '^TestRollout$$' ./test
 
 .PHONY: kubernetes
-kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (15 min)
+kubernetes: ## Build Kubernetes 1.37 and 1.34 out of Go modules, once, into ~/.cache/coordsvc/kubernetes (many minutes)
 	tools/kubernetes/build 1.37 1.34 kwok crds
 
 .PHONY: chart-test-server

@@ -70,7 +70,8 @@ func (b *bench) codec() error {
 				continue
 			}
 			add(row{what: c.what + ", " + nanoseconds, ours: ours[nanoseconds], oursMore: allocated(ours), name: other, theirs: theirs[nanoseconds], theirsMore: allocated(theirs),
-				target: onlyFor(other == ofKmsg, c.target), limits: "the memory of the rows themselves, which either has to fill"})
+				target: onlyFor(other == ofKmsg, c.target), limits: "the memory of the rows themselves, which either has to fill",
+				change: "rows that refer to the frame instead of having their own fields"})
 		}
 		if c.allocs != nil {
 			add(row{what: c.what + ", allocations", ours: ours[allocations], name: ofKmsg, theirs: found[ofKmsg][allocations], target: c.allocs})

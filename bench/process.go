@@ -56,11 +56,12 @@ func forgetPeak(pid int) error {
 
 // server is a process that answers callers.
 type server struct {
-	name       string
-	cmd        *exec.Cmd
-	stdin      io.WriteCloser
-	stdout     *bufio.Reader
-	grpc, rest string
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	// grpc, rest and admin are the addresses it answers on; the last two only coordsvc.
+	grpc, rest, admin string
 
 	mu   sync.Mutex
 	said bytes.Buffer // the end of its stderr
@@ -124,12 +125,13 @@ func startCoordsvc(program string, bootstrap []string, flags ...string) (*server
 	argv := append([]string{
 		program, "serve", "--kafka-brokers", strings.Join(bootstrap, ","),
 		"--grpc-address", ports[0], "--http-address", ports[1], "--admin-address", ports[2],
+		"--admin-pprof", // costs nothing until it is asked
 	}, flags...)
 	s, err := start("coordsvc", argv...)
 	if err != nil {
 		return nil, err
 	}
-	s.grpc, s.rest = ports[0], ports[1]
+	s.grpc, s.rest, s.admin = ports[0], ports[1], ports[2]
 	if err := s.await(func() error { return getOK("http://" + ports[2] + "/readyz") }); err != nil {
 		s.stop()
 		return nil, err

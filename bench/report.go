@@ -54,14 +54,21 @@ type row struct {
 	ours   series
 	theirs series
 	target *target
-	// limits says what limits the figure, for the case that the target is missed.
-	limits string
+	// limits says what limits the figure, and change what would change that, for the
+	// case that the target is missed; profile is where coordsvc's CPU time went then.
+	limits, change, profile string
 	// oursMore and theirsMore are added to the figures.
 	oursMore, theirsMore string
 }
 
-func compared(what, name string, ours, theirs series, t *target, limits string) row {
-	return row{what: what, name: name, ours: ours, theirs: theirs, target: t, limits: limits}
+func compared(what, name string, ours, theirs series) row {
+	return row{what: what, name: name, ours: ours, theirs: theirs}
+}
+
+// aims has the row judged by a target, which may be nil.
+func (r row) aims(t *target, limits, change string) row {
+	r.target, r.limits, r.change = t, limits, change
+	return r
 }
 
 // judged is the number that a target is for.
@@ -221,7 +228,10 @@ settings but for `+"`log.level: warn`"+`, since nothing that it is compared with
 			if x.name != "" {
 				fmt.Fprintf(&b, ", against %s", x.name)
 			}
-			fmt.Fprintf(&b, ": %s, target %s. What limits it: %s.\n", number(x.judged()), x.target, x.limits)
+			fmt.Fprintf(&b, ": %s, target %s. What limits it: %s. What would change it: %s.\n", number(x.judged()), x.target, x.limits, x.change)
+			if x.profile != "" {
+				fmt.Fprintf(&b, "  Where the CPU time of coordsvc goes under this load: %s.\n", x.profile)
+			}
 		}
 	}
 	if none {

@@ -3,6 +3,7 @@ package pool
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -283,6 +284,104 @@ func TestCancelledExchange(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled, "nothing is sent for a caller that has left")
 		_, err = lookup(t.Context(), lease, "group")
 		require.NoError(t, err, "and the connection is whole")
+	})
+}
+
+func TestCallerWhoLeavesAnAsk(t *testing.T) {
+	request := &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}
+	for name, hold := range map[string]func(*kafkatest.Gate) kafkatest.Handler{
+		"before the answer": func(g *kafkatest.Gate) kafkatest.Handler { return g.Hold(kafkatest.Default) },
+		"amid the answer":   halfAnswer,
+	} {
+		for _, secure := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, TLS %v", name, secure), func(t *testing.T) {
+				bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
+					cfg := kafkatest.StubConfig{Network: network}
+					var options []func(*Config)
+					if secure {
+						authority := kafkatest.NewAuthority(t, "ca")
+						cfg.TLS = authority.Server(t, "broker-0", "127.0.0.1")
+						options = append(options, secured(&tls.Config{RootCAs: authority.Pool(), ServerName: "broker-0"}))
+					}
+					stub := kafkatest.NewStub(t, cfg)
+					c := newCluster(t, network, kafkatest.Addrs(stub), options...)
+					gate := kafkatest.NewGate()
+					stub.On(findCoordinator, hold(gate))
+					lease := acquire(t, c)
+					leave, cancel := context.WithCancel(t.Context())
+					var answer kafkawire.FindCoordinatorResponse
+					left := make(chan error)
+					go func() {
+						left <- lease.Ask(t.Context(), leave, request, &answer, lease.FindCoordinatorVersion())
+					}()
+					stub.Await(findCoordinator, 1)
+					cancel()
+					require.ErrorIs(t, <-left, ErrLeft)
+
+					gate.Open()
+					require.NoError(t, lease.Await(t.Context(), &answer, lease.FindCoordinatorVersion()))
+					require.Equal(t, []string{"group"}, keysOf([]kafkawire.Response{&answer}))
+					lease.Release()
+					stub.On(findCoordinator, nil)
+					for range 3 {
+						_, err := use(t.Context(), c, "group")
+						require.NoError(t, err)
+					}
+					require.Equal(t, 1, stub.Accepted(), "the connection is whole")
+					require.Nil(t, c.Brokers()[0].LastError)
+				})
+			})
+		}
+	}
+}
+
+// halfAnswer sends the head of the answer at once, and the rest once the gate is open.
+func halfAnswer(g *kafkatest.Gate) kafkatest.Handler {
+	return func(r *kafkatest.Request) {
+		frame, err := kafkawire.AppendResponse(nil, r.CorrelationID, r.Version, r.DefaultAnswer())
+		if err != nil {
+			panic(err)
+		}
+		r.Conn.Write(frame[:6])
+		g.Hold(func(r *kafkatest.Request) { r.Conn.Write(frame[6:]) })(r)
+	}
+}
+
+func TestAnswerThatNobodyWaitedFor(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		stub.On(findCoordinator, kafkatest.Silent)
+		lease := acquire(t, c)
+		left, cancel := context.WithCancel(t.Context())
+		cancel()
+		request, answer := &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}
+		require.ErrorIs(t, lease.Ask(t.Context(), left, request, answer, 6), ErrLeft)
+		lease.Release()
+		require.EqualValues(t, 1, c.Stats().Retired["broken"], "it would be taken for the answer to another question")
+	})
+}
+
+func TestAskThatFails(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		ask := func(ctx, leave context.Context, v kafkawire.Version, keys ...string) error {
+			lease := acquire(t, c)
+			defer lease.Release()
+			return lease.Ask(ctx, leave, &kafkawire.FindCoordinatorRequest{Keys: keys}, &kafkawire.FindCoordinatorResponse{}, v)
+		}
+		require.NoError(t, ask(t.Context(), t.Context(), 6, "group"))
+		require.Equal(t, Unsupported, KindOf(ask(t.Context(), t.Context(), 7, "group")))
+		require.Error(t, ask(t.Context(), t.Context(), 3, "two", "keys"), "which v3 cannot carry")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, ask(ended, t.Context(), 6, "group"), context.Canceled)
+		require.Equal(t, 1, stub.Accepted(), "nothing was sent: the connection is whole")
+
+		stub.On(findCoordinator, kafkatest.Silent)
+		require.Equal(t, Timeout, KindOf(ask(t.Context(), t.Context(), 6, "group")))
+		require.EqualValues(t, 1, c.Stats().Retired["broken"])
 	})
 }
 

@@ -422,6 +422,51 @@ func TestCallerWhoLeavesDoesNotHarmTheOthers(t *testing.T) {
 	})
 }
 
+// A lone caller's batch is under way in its own goroutine: it must return all the same.
+func TestCallerWhoLeavesItsOwnBatch(t *testing.T) {
+	for name, leave := range map[string]func(context.CancelFunc){
+		"cancelled": func(cancel context.CancelFunc) { cancel() },
+		"too late":  func(context.CancelFunc) { time.Sleep(600 * time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {
+				gate := kafkatest.NewGate()
+				r.on(gate.Hold(kafkatest.Default))
+				ctx, cancel := context.WithTimeout(r.t.Context(), 500*time.Millisecond) // less than a broker gets
+				defer cancel()
+				start := time.Now()
+				took := make(chan time.Duration, 1)
+				go func() {
+					r.finder.Find(ctx, kafkawire.KeyTypeGroup, []string{"mine"})
+					took <- time.Since(start)
+				}()
+				r.settle()
+				require.Empty(r.t, took)
+				leave(cancel)
+				r.settle()
+				require.Len(r.t, took, 1)
+				require.LessOrEqual(r.t, <-took, 500*time.Millisecond+2*peek)
+
+				gate.Open()
+				r.settle()
+				r.found(r.find(time.Second, "next"))
+				require.Equal(r.t, 1, r.stubs[0].Accepted(), "the connection is whole")
+			})
+		})
+	}
+}
+
+func TestBatchThatFailsAsAWholeIsAskedSinglyForACallerWhoMayLeave(t *testing.T) {
+	inSim(t, 1, "4.0.0", service.FinderConfig{}, func(r *rig) {
+		r.on(kafkatest.Fail(kafkawire.ErrInvalidRequest))
+		results := r.find(time.Second, "a", "b")
+		require.Len(r.t, r.lookups(), 3, "both together, then each")
+		for i := range results {
+			require.Equal(r.t, kafkawire.ErrInvalidRequest, results[i].Err.Code)
+		}
+	})
+}
+
 func TestLargeCallDoesNotHoldUpSingleKeys(t *testing.T) {
 	for _, release := range []string{"4.4.0", "2.4.1"} {
 		t.Run(release, func(t *testing.T) {

@@ -116,6 +116,7 @@ func (q *queue) depart(lease *pool.Lease) *flight {
 	f := &flight{q: q, lease: lease, memory: flightMemories.Get().(*flightMemory)}
 	q.mu.Lock()
 	q.acquiring--
+	q.company = len(q.turns) > 1
 	f.asks = q.take(q.capacity(lease))
 	f.patience = q.patience(f.asks)
 	calls := q.f.tracedCalls(f.asks)

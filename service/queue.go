@@ -35,6 +35,9 @@ type queue struct {
 	// have not taken their keys yet.
 	flights   int
 	acquiring int
+	// company says that the last flight took keys of several calls: then the next
+	// will find company too, if it does not hurry.
+	company   bool
 	holding   *time.Timer
 	holdArmed bool
 	closed    bool
@@ -92,7 +95,7 @@ func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
 }
 
 // ask adds the keys to the open batch. leads says that the caller must fly it, in its
-// own goroutine: with nothing in the air that is the shortest way.
+// own goroutine: for one who is alone that is the shortest way.
 func (q *queue) ask(ctx context.Context, keys []string) (c *call, leads bool, err error) {
 	c = &call{results: make([]Result, len(keys)), unknown: len(keys), done: make(chan struct{})}
 	c.deadline, _ = ctx.Deadline()
@@ -120,7 +123,7 @@ func (q *queue) ask(ctx context.Context, keys []string) (c *call, leads bool, er
 		asks = append(asks, a)
 	}
 	q.turns = append(q.turns, turn{asks})
-	if q.flights == 0 && len(q.open) <= q.f.cfg.ChunkKeys {
+	if q.flights == 0 && !q.company && len(q.open) <= q.f.cfg.ChunkKeys {
 		q.prepare()
 		return c, true, nil
 	}

@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
@@ -371,4 +373,59 @@ func BenchmarkOverload(b *testing.B) {
 			})
 		})
 	}
+}
+
+// TestHeaderLimit: one limit holds for both ports, so that a long token works by both
+// or by neither, and is told why.
+func TestHeaderLimit(t *testing.T) {
+	r := start(t, &fakeService{})
+	ask := func(size int) (restStatus int, grpcErr error) {
+		large := strings.Repeat("x", size)
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+large)
+		_, grpcErr = r.grpc.ListBrokers(ctx, &coordsvcv1.ListBrokersRequest{})
+		return r.do(t, "GET", "/v1/brokers", "", "Authorization", "Bearer "+large).status, grpcErr
+	}
+	rest, grpcErr := ask(maxHeaderBytes - 4<<10)
+	require.NoError(t, grpcErr)
+	require.Equal(t, 200, rest)
+	rest, grpcErr = ask(maxHeaderBytes + 8<<10)
+	require.Error(t, grpcErr)
+	require.ErrorContains(t, grpcErr, "header list size")
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, rest)
+}
+
+// TestKeepalivePolicy: a client that pings every ten seconds stays, one that pings all
+// the time is sent away, also where it has no call in flight.
+func TestKeepalivePolicy(t *testing.T) {
+	r := start(t, &fakeService{})
+	for name, c := range map[string]struct {
+		pings int
+		gone  bool
+	}{"decent": {2, false}, "flood": {20, true}} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", r.GRPCAddr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Second)))
+			_, err = io.WriteString(conn, http2.ClientPreface)
+			require.NoError(t, err)
+			framer := http2.NewFramer(conn, conn)
+			require.NoError(t, framer.WriteSettings())
+			for range c.pings {
+				_ = framer.WritePing(false, [8]byte{})
+			}
+			var said string
+			for {
+				frame, err := framer.ReadFrame()
+				if err != nil {
+					break
+				}
+				if f, ok := frame.(*http2.GoAwayFrame); ok {
+					said = string(f.DebugData())
+				}
+			}
+			require.Equal(t, c.gone, said == "too_many_pings", said)
+		})
+	}
+	require.LessOrEqual(t, minKeepaliveInterval, 20*time.Second, "the default of grpc-go, five minutes, sends decent clients away")
 }

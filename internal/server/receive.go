@@ -144,7 +144,7 @@ var keysField = (*coordsvcv1.FindCoordinatorsRequest)(nil).ProtoReflect().Descri
 // unmarshal counts the keys before it makes them: one takes two bytes of a message,
 // and eight times that decoded.
 func (l *limiter) unmarshal(data mem.BufferSlice, into proto.Message, memory *share) error {
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	whole := data.MaterializeToBuffer(&messageBuffers)
 	defer whole.Free()
 	if _, ok := into.(*coordsvcv1.FindCoordinatorsRequest); ok {
 		if err := l.keys(countField(whole.ReadOnlyData(), keysField), memory); err != nil {

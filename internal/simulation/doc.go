@@ -38,8 +38,8 @@
 //     for the last seconds before the deadline (as many as all timeouts take that may
 //     run until then, see plan.recovery), or all brokers were since long before it. The
 //     load is taken into account.
-//   - On a connection nothing is written after a failed read or an answer that was
-//     given up; correlation ids rise; no more requests are ahead than the window.
+//   - On a connection nothing is written after a failed read, nor while an answer is
+//     owed that was given up; correlation ids rise; no more requests are ahead than the window.
 //   - A broker is sent what it offers; no key twice in a request; no chunk too large.
 //   - Connections to a broker, callers that wait, dials within a second stay within
 //     their bounds. Without callers nothing stays in use. After Close nothing is left:

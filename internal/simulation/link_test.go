@@ -133,15 +133,22 @@ func (l *link) Read(p []byte) (int, error) {
 	if l.answers.bad { // what follows is not counted in frames
 		l.over = "bytes that are no frame came on it"
 	}
+	owed := l.requests.count > l.answers.count
+	if l.over == givenUp && !owed {
+		l.over = "" // its caller left, and another goroutine went on waiting
+	}
 	switch {
 	case err == nil || l.over != "":
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		l.over = "it had failed with " + err.Error()
-	case l.requests.count > l.answers.count:
-		l.over = "an answer was given up on it"
+	case owed:
+		l.over = givenUp
 	}
 	return n, err
 }
+
+// givenUp is why a connection is over where an answer was not waited for to the end.
+const givenUp = "an answer was given up on it"
 
 func (l *link) Close() error {
 	l.mu.Lock()

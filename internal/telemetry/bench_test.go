@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -72,6 +74,67 @@ func benchmark(b *testing.B, keys []string) {
 			b.ReportMetric(float64((processorTime(b)-used).Microseconds())/float64(b.N), "cpu-µs/op")
 			for _, stub := range r.stubs {
 				stub.Forget()
+			}
+		})
+	}
+}
+
+// BenchmarkBeingSeen is the difference alone, in percent of the processor time of the
+// whole process for a call of one key: rounds of 100 calls with and without, turn about
+// in one process, so that what else the machine does strikes both. It prints the median
+// of the rounds and the standard error of their mean; b.N is the number of rounds.
+func BenchmarkBeingSeen(b *testing.B) {
+	const calls = 100
+	req := &coordsvcv1.FindCoordinatorsRequest{Keys: keysOf(1)}
+	round := func(b *testing.B, r *rig) float64 {
+		used := processorTime(b)
+		for range calls {
+			if _, err := r.grpc.FindCoordinators(context.Background(), req); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return float64(processorTime(b) - used)
+	}
+	for _, mode := range modes[1:] {
+		b.Run("mode="+mode.name, func(b *testing.B) {
+			o := options{logTo: io.Discard}
+			if mode.tracing {
+				tracing, err := telemetry.NewTracing(telemetry.TracingConfig{SampleRatio: mode.ratio, Exporter: noExporter{}})
+				require.NoError(b, err)
+				defer func() { require.NoError(b, tracing.Close(context.Background())) }()
+				o.tracing = tracing
+			}
+			unseen, seen := start(b, options{unseen: true, logTo: io.Discard}), start(b, o)
+			round(b, unseen)
+			round(b, seen)
+			var more []float64
+			b.ResetTimer()
+			for n := range b.N {
+				var without, with float64
+				if n%2 == 0 {
+					without, with = round(b, unseen), round(b, seen)
+				} else {
+					with, without = round(b, seen), round(b, unseen)
+				}
+				more = append(more, 100*(with-without)/without)
+			}
+			b.StopTimer()
+			var sum, squares float64
+			for _, x := range more {
+				sum += x
+			}
+			mean := sum / float64(len(more))
+			for _, x := range more {
+				squares += (x - mean) * (x - mean)
+			}
+			slices.Sort(more)
+			b.ReportMetric(more[len(more)/2], "%-median")
+			b.ReportMetric(mean, "%-mean")
+			b.ReportMetric(math.Sqrt(squares)/float64(len(more)), "%-error")
+			for _, r := range []*rig{unseen, seen} {
+				for _, stub := range r.stubs {
+					stub.Forget()
+				}
 			}
 		})
 	}

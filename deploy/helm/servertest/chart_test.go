@@ -186,6 +186,18 @@ func testChart(t *testing.T, c *controlPlane, helm string) {
 			return fmt.Sprintf("%d objects accepted", n), err
 		})
 	}
+	check(t, "strict validation of releases called 1 and y", func(ctx context.Context) (string, error) {
+		for _, name := range []string{"1", "y"} { // a number and a boolean, where a template does not quote them
+			objects, err := newRelease(t, c, helm, name, plainValues).render(ctx)
+			if err != nil {
+				return "", err
+			}
+			if _, err := c.acceptStrictly(ctx, plain.namespace, objects); err != nil {
+				return "", err
+			}
+		}
+		return "accepted", nil
+	})
 	testThatFaultsAreSeen(t, plain, kinds, before)
 	testLife(t, plain)
 	check(t, "nothing is left", nothingLeft)
@@ -263,8 +275,12 @@ func testThatFaultsAreSeen(t *testing.T, r *release, kinds resources, before []s
 			return "", err
 		}
 		// Helm is content: the Deployment is accepted, only its Pods are refused.
-		if _, err := bad.helmCommand(ctx, "install", bad.name, bad.chart); err != nil {
+		out, err := bad.helmCommand(ctx, "install", bad.name, bad.chart)
+		if err != nil {
 			return "", err
+		}
+		if warnings(out) == nil {
+			return "", fmt.Errorf("no warning was recognised in what Helm said: %q", out.stderr)
 		}
 		wanted, err := bad.wanted(ctx)
 		if err != nil {
@@ -332,6 +348,22 @@ func testLife(t *testing.T, r *release) {
 		}
 		first, err = revision(installed)
 		return fmt.Sprintf("%d Pods of %d ready", len(installed), wanted), err
+	})
+	check(t, "a Pod that is away is seen", func(ctx context.Context) (string, error) {
+		watch, err := r.watchPods(ctx, r.namespace, r.selector(), len(installed))
+		if err != nil {
+			return "", err
+		}
+		_, err = r.kubectl(ctx, "-n", r.namespace, "delete", "pod", installed[0].Metadata.Name)
+		fewest, _, watchErr := watch.stop()
+		if fewest != len(installed)-1 {
+			err = errors.Join(err, fmt.Errorf("one Pod of %d was deleted; at least %d were seen ready at a time", len(installed), fewest))
+		}
+		if err := errors.Join(err, watchErr); err != nil {
+			return "", err
+		}
+		installed, err = r.pods(ctx, len(installed), 30*time.Second)
+		return fmt.Sprintf("%d ready of %d", fewest, len(installed)), err
 	})
 	check(t, "an upgrade that changes nothing", func(ctx context.Context) (string, error) {
 		if err := r.upgrade(ctx); err != nil {
@@ -403,8 +435,8 @@ func (r *release) rollout(ctx context.Context, old []object, change func() error
 func testDrains(t *testing.T, r *release) {
 	const many = 2 * nodes
 	t.Cleanup(func() { // for the other Helm
-		for _, node := range []string{"node-1", "node-2", "node-3"} {
-			r.kubectl(context.WithoutCancel(t.Context()), "uncordon", node)
+		for i := range nodes {
+			r.kubectl(context.WithoutCancel(t.Context()), "uncordon", fmt.Sprintf("node-%d", i+1))
 		}
 	})
 	drain := func(ctx context.Context, node, timeout string) (output, error) {
