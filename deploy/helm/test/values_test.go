@@ -2,9 +2,12 @@ package test
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +203,32 @@ func TestDurations(t *testing.T) {
 		grace := one[*appsv1.Deployment](t, decode(t, out)).Spec.Template.Spec.TerminationGracePeriodSeconds
 		require.Equal(t, seconds+5, *grace, text)
 	}
+}
+
+// TestDurationsLikeGo holds the templates' reading of durations against Go's own, a thousand at a time.
+func TestDurationsLikeGo(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var want []string
+	var template strings.Builder
+	template.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: durations-text}\ndata:\n")
+	for i := range 1000 {
+		most := []time.Duration{time.Millisecond, time.Second, time.Minute, time.Hour, 168 * time.Hour}[i%5]
+		d := time.Duration(random.Int64N(int64(most)))
+		if i%2 == 0 {
+			d = d.Round(time.Millisecond)
+		}
+		want = append(want, strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10))
+		fmt.Fprintf(&template, "  d%04d: '{{ include \"coordsvc.seconds\" \"%s\" }}'\n", i, d)
+	}
+	values, err := yaml.Marshal(map[string]any{"extraObjects": []string{template.String()}})
+	require.NoError(t, err)
+	objects := decode(t, render(t, helms["Helm 4"], "release", slices.Concat([]string{"--values", valuesFiles(t)["plain"]}, file(t, string(values)))...))
+	data := named[*corev1.ConfigMap](t, objects, "durations-text").Data
+	var got []string
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		got = append(got, data[key])
+	}
+	require.Equal(t, want, got)
 }
 
 // TestReleaseNames: names that YAML would read as something else, or that no Service may have.

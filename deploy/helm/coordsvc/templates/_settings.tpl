@@ -1,17 +1,23 @@
 {{/* What the chart reads out of the service's settings, and what it adds to them. */}}
 
-{{/* A setting, or its default: (list . "shutdown.drain-delay" "5s"). A test holds the defaults against the service's own. */}}
-{{- define "coordsvc.setting" -}}
+{{/* A setting as it is given, as JSON with the key "value": (list . "kafka.brokers"). Templates call each other with text only. */}}
+{{- define "coordsvc.given" -}}
 {{- $at := (index . 0).Values.config -}}
 {{- range splitList "." (index . 1) -}}
 {{- $at = ternary (index (ternary $at dict (kindIs "map" $at)) .) nil (kindIs "map" $at) -}}
 {{- end -}}
-{{- if kindIs "invalid" $at -}}
+{{- toJson (dict "value" $at) -}}
+{{- end }}
+
+{{/* A setting, or its default: (list . "shutdown.drain-delay" "5s"). A test holds the defaults against the service's own. */}}
+{{- define "coordsvc.setting" -}}
+{{- $value := (include "coordsvc.given" . | fromJson).value -}}
+{{- if kindIs "invalid" $value -}}
 {{- index . 2 -}}
-{{- else if kindIs "slice" $at -}}
-{{- join "," $at -}}
+{{- else if kindIs "slice" $value -}}
+{{- join "," $value -}}
 {{- else -}}
-{{- $at -}}
+{{- $value -}}
 {{- end -}}
 {{- end }}
 

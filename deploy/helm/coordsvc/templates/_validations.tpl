@@ -202,6 +202,40 @@ config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechan
 {{- end }}
 {{- end }}
 
+{{- define "coordsvc.check.texts" -}}
+{{- range $path := list "kafka.brokers" "kafka.sasl.oauth.extensions" "auth.allowed-subjects" "auth.oidc.audience" }}
+{{- $value := (include "coordsvc.given" (list $ $path) | fromJson).value }}
+{{- range ternary (splitList "," (toString $value)) ($value | default list) (kindIs "string" $value) }}
+{{- if not (trim .) }}
+config.{{ $path }}: has an empty entry; take it out
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $names := list }}
+{{- range include "coordsvc.setting" (list . "kafka.sasl.oauth.extensions" "") | splitList "," | compact }}
+{{- $name := regexFind "^[^=]*" (trim .) }}
+{{- if or (not (regexMatch "^[A-Za-z]+=[ -~]*$" (trim .))) (eq $name "auth") }}
+config.kafka.sasl.oauth.extensions: {{ $name }} is not name=value; a name has letters only, and auth is taken
+{{- else if has $name $names }}
+config.kafka.sasl.oauth.extensions: {{ $name }} is given twice
+{{- end }}
+{{- $names = append $names $name }}
+{{- end }}
+{{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
+{{- $url := include "coordsvc.setting" (list $ . "") }}
+{{- if and $url (not (regexMatch "^https?://[^/@ ]+(/[^ ]*)?$" $url)) }}
+config.{{ . }}: is not a URL without user and password, such as https://login.example/path
+{{- end }}
+{{- end }}
+{{- if eq "" (toString (include "coordsvc.given" (list . "kafka.sasl.oauth.token-endpoint-url") | fromJson).value) }}
+config.kafka.sasl.oauth.token-endpoint-url: is empty; give a URL, such as https://login.example/oauth2/token, or leave it out
+{{- end }}
+{{- $client := include "coordsvc.setting" (list . "kafka.client-id" "coordsvc") }}
+{{- if or (not (regexMatch "^[^\\pC]+$" $client)) (gt (len $client) 255) }}
+config.kafka.client-id: is not 1 to 255 bytes of printable text
+{{- end }}
+{{- end }}
+
 {{- define "coordsvc.check.limits" -}}
 {{- range $path, $limit := .Files.Get "files/limits.yaml" | fromYaml }}
 {{- $text := include "coordsvc.setting" (list $ $path "") }}
@@ -211,12 +245,6 @@ config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechan
 {{- if or (lt $value (include $measure $limit.min | float64)) (gt $value (include $measure $limit.max | float64)) }}
 config.{{ $path }}: {{ $text }} is not from {{ $limit.min }} to {{ $limit.max }}
 {{- end }}
-{{- end }}
-{{- end }}
-{{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
-{{- $url := include "coordsvc.setting" (list $ . "") }}
-{{- if and $url (not (regexMatch "^https?://[^/@ ]+(/[^ ]*)?$" $url)) }}
-config.{{ . }}: is not a URL without user and password, such as https://login.example/path
 {{- end }}
 {{- end }}
 {{- $default := include "coordsvc.setting" (list . "lookup.default-timeout" "5s") }}
