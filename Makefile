@@ -93,11 +93,15 @@ bench-codec: ## Time the wire layer beside kmsg
 
 .PHONY: bench
 bench: ## Measure coordsvc beside kadm, kgo and the rest, and write docs/performance.md (Java, Maven; 12 min)
-	cd bench && go run . -o ../docs/performance.md $(BENCHFLAGS)
+	cd bench && go run . -o ../docs/performance.md -readme ../README.md $(BENCHFLAGS)
+
+.PHONY: bench-scaling
+bench-scaling: ## Measure 1, 2 and 4 instances on real Kafka, and write the table of docs/scaling.md (2 min)
+	cd bench && go run . -scaling ../docs/scaling.md $(BENCHFLAGS)
 
 .PHONY: bench-smoke
 bench-smoke: ## Run every benchmark for a moment on stub brokers; fails on a wrong answer, never for a time
-	cd bench && go vet . && go run . -smoke >/dev/null
+	cd bench && go vet . && go test . && go run . -smoke >/dev/null
 
 .PHONY: image
 image: ## Make the container image for amd64 and arm64 in dist; no container engine is needed

@@ -1,8 +1,9 @@
 // Command bench measures coordsvc beside what could be used in its place, in one
 // run, and writes docs/performance.md.
 //
-//	make bench         everything, with real Apache Kafka (Java, Maven): below 15 minutes on two cores
-//	make bench-smoke   every benchmark for a moment, on stub brokers: fails if one is broken, never for a time
+//	make bench          everything, with real Apache Kafka (Java, Maven): below 15 minutes on two cores
+//	make bench-scaling  1, 2 and 4 instances, for docs/scaling.md
+//	make bench-smoke    every benchmark for a moment, on stub brokers: fails if one is broken, never for a time
 //
 // How it measures:
 //

@@ -41,6 +41,7 @@ const (
 	brokersCPU    figure = "brokers' CPU, µs a key"
 	requestsPer   figure = "FindCoordinator requests a key"
 	peakMemory    figure = "memory, MiB"
+	keysAnswered  figure = "keys"
 )
 
 // cluster is what the contenders ask.
@@ -81,6 +82,7 @@ func run(c *cluster, x *contender, l load, keys *keyset) (figures, error) {
 		keysPerSecond: n / elapsed.Seconds(),
 		p50:           ms(took[len(took)/2]),
 		p99:           ms(took[len(took)*99/100]),
+		keysAnswered:  n,
 	}
 	for what, value := range after {
 		f[what] = (value - before[what]) / n

@@ -25,7 +25,9 @@ func main() {
 	smoke := flag.Bool("smoke", false, "do everything for a moment, on stub brokers")
 	flag.BoolVar(&b.stubs, "stubs", false, "take stub brokers in place of Apache Kafka")
 	out := flag.String("o", "", "file to write the report to")
+	readme := flag.String("readme", "", "file to quote the report in")
 	rows := flag.String("rows", "", "comma-separated numbers of the rows to measure; all if empty")
+	flag.StringVar(&b.scaling, "scaling", "", "measure several instances instead, and write the table into this file")
 	flag.StringVar(&b.root, "root", "..", "folder of the coordsvc module")
 	flag.IntVar(&b.rounds, "rounds", 5, "how often each contender is measured")
 	flag.DurationVar(&b.duration, "duration", 1200*time.Millisecond, "of one measurement")
@@ -40,9 +42,17 @@ func main() {
 		b.only = strings.Split(*rows, ",")
 	}
 	exitOn(b.run(context.Background()))
+	if b.scaling != "" {
+		return
+	}
 	fmt.Println(b.report.table())
 	if *out != "" {
 		exitOn(os.WriteFile(*out, []byte(b.report.document()), 0o644))
+	}
+	if *readme != "" {
+		text, err := quoted(b.report.document())
+		exitOn(err)
+		exitOn(writeMeasured(*readme, text))
 	}
 }
 
@@ -64,6 +74,7 @@ type bench struct {
 	warm     time.Duration
 	jvmWarm  time.Duration
 	program  string // the coordsvc binary
+	scaling  string // file to write the table of several instances into
 	report   *report
 	began    time.Time
 }
@@ -96,6 +107,15 @@ func (b *bench) run(ctx context.Context) error {
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build coordsvc: %w\n%s", err, out)
+	}
+	if b.scaling != "" || b.smoke {
+		table, err := b.replicas(ctx)
+		if err == nil && b.scaling != "" {
+			return writeMeasured(b.scaling, table)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for _, part := range []struct {
 		row string

@@ -118,9 +118,10 @@ type report struct {
 	note     string
 	took     time.Duration
 	date     time.Time
+	commit   string // that is measured: the tree may change meanwhile
 }
 
-func newReport() *report { return &report{date: time.Now()} }
+func newReport() *report { return &report{date: time.Now(), commit: commit()} }
 
 // section begins one, and returns what adds a row to it. A row without figures (the
 // CPU of brokers that are stubs) is left out.
@@ -245,7 +246,7 @@ func (r *report) machine() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "- Hardware: %s, %d cores, %s of memory\n", cpuModel(), runtime.NumCPU(), totalMemory())
 	fmt.Fprintf(&b, "- System: %s, %s\n", kernel(), runtime.Version())
-	fmt.Fprintf(&b, "- coordsvc: commit %s\n", commit())
+	fmt.Fprintf(&b, "- coordsvc: commit %s\n", r.commit)
 	fmt.Fprintf(&b, "- Beside it: Apache Kafka %s and %s (%s); %s\n", batchedRelease, perKeyRelease, java(), strings.Join(modules(), ", "))
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Fprintf(&b, "- Load of the machine at the end (its own among it): %s\n", strings.Join(strings.Fields(string(load))[:3], ", "))

@@ -1,0 +1,98 @@
+package service
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/coordsvc/coordsvc/kafkawire"
+)
+
+const (
+	// Retriable outcomes are asked again after retryBase, doubling to retryCap,
+	// each moved by up to a fifth either way.
+	retryBase = 100 * time.Millisecond
+	retryCap  = time.Second
+)
+
+// land hands the outcomes to those who wait, and returns the asks to ask again.
+func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.flights--
+	for i, a := range asks {
+		r := results[i]
+		switch {
+		case r.Err == nil, r.Err.Reason == ReasonShuttingDown:
+			a.settle(r)
+		case r.Err.Retriable:
+			a.note(r)
+			retries = append(retries, a)
+		case asked && a.askedAnew < furtherAsks(r.Err):
+			a.askedAnew++
+			a.note(r)
+			retries = append(retries, a)
+		default:
+			a.settle(r)
+		}
+	}
+	q.dispatch()
+	return retries
+}
+
+// furtherAsks is how many more brokers are asked where an outcome that is final says
+// nothing of the key, but something of the broker or the connection that was asked;
+// what the last of them says holds.
+func furtherAsks(e *LookupError) int16 {
+	switch {
+	case e.Reason == ReasonNotAKafkaBroker, e.Reason == ReasonTLSFailed, e.Reason == ReasonSASLFailed:
+		return 2 // it did speak Kafka when the connection was made: it fell ill since, and others may be well
+	case e.doubted:
+		return 4 // the other connections of the broker may be as old
+	case sessionLost(e):
+		return 1
+	default:
+		return 0
+	}
+}
+
+// sessionLost recognises the answer of a broker for which the connection is not, or
+// no longer, authenticated (seen on Amazon MSK).
+func sessionLost(e *LookupError) bool {
+	return e != nil && e.Kafka && e.Code == kafkawire.ErrIllegalSaslState
+}
+
+// retry brings asks back into the open batch after a pause.
+func (q *queue) retry(asks []*ask, again bool) {
+	attempt := asks[0].attempt
+	for _, a := range asks {
+		attempt = min(attempt, a.attempt)
+		a.attempt++
+	}
+	if !again || attempt > 0 {
+		pause := time.NewTimer(backoff(attempt))
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-q.f.stop.Done():
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		for _, a := range asks {
+			a.settle(Result{Err: failure(ReasonShuttingDown, "")})
+		}
+		return
+	}
+	q.f.retried(q.keyType, len(asks))
+	q.reopen(asks)
+}
+
+// backoff is the pause before the retry after so many earlier ones.
+func backoff(attempt int32) time.Duration {
+	d := retryCap
+	if attempt < 4 {
+		d = min(retryCap, retryBase<<attempt)
+	}
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}
