@@ -178,8 +178,9 @@ func (b *bench) warmJVM(c *cluster) error {
 		return t.err
 	}
 	b.progress("warming up the brokers")
-	for _, keys := range []int{1, rawChunk} {
-		if _, err := run(c, x, load{16, keys, b.jvmWarm / 2}, c.keyset); err != nil {
+	sizes := []int{1, 30, rawChunk}
+	for _, keys := range sizes {
+		if _, err := run(c, x, load{16, keys, b.jvmWarm / time.Duration(len(sizes))}, c.keyset); err != nil {
 			return err
 		}
 	}
