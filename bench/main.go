@@ -41,7 +41,11 @@ func main() {
 	if *rows != "" {
 		b.only = strings.Split(*rows, ",")
 	}
-	exitOn(b.run(context.Background()))
+	err := b.run(context.Background())
+	if err != nil {
+		fmt.Println(b.report.table()) // what was measured so far; it is written nowhere
+	}
+	exitOn(err)
 	if b.scaling != "" {
 		return
 	}

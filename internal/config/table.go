@@ -465,7 +465,7 @@ var table = []*Setting{
 		Doc: "Memory that the calls that are being answered may take together, estimated: four bytes for each byte of a request, and 512 for each key. " +
 			"A call that does not fit is refused with OVERLOADED, before its body is read; a quarter is kept for small calls. " +
 			"0B chooses: half of the memory that the process may have (GOMEMLIMIT, or nine tenths of the container's), " +
-			"256MiB where that is not limited, and never less than the largest call needs.",
+			"1GiB where that is not limited, and never less than the largest call needs.",
 		Limit: sizes(0, 1<<40),
 		field: func(s *Settings) any { return &s.Limits.MaxCallsMemory },
 	},

@@ -115,7 +115,9 @@ func TestTooManyCalls(t *testing.T) {
 func TestMemoryIsChosen(t *testing.T) {
 	const MiB = 1 << 20
 	largest := DefaultConfig().largestCall()
-	require.EqualValues(t, 256*MiB, chooseMemory(math.MaxInt64, largest))
+	require.EqualValues(t, 1024*MiB, chooseMemory(math.MaxInt64, largest))
+	const manyKeys = 10_000 * (memoryPerKey + memoryPerByte*40) // with ids of 36 bytes
+	require.LessOrEqual(t, int64(64*manyKeys), chooseMemory(math.MaxInt64, largest)*3/4, "64 calls of 10,000 keys are no attack")
 	require.EqualValues(t, 512*MiB, chooseMemory(1024*MiB, largest))
 	require.Equal(t, leastMemory(largest), chooseMemory(50*MiB, largest), "in a small container one call at a time")
 	require.GreaterOrEqual(t, leastMemory(largest)-leastMemory(largest)/4, largest)

@@ -20,8 +20,9 @@ const (
 // one key.
 const smallCall = 256 << 10
 
-// unlimitedMemory is what calls may take where the process has no limit.
-const unlimitedMemory = 256 << 20
+// unlimitedMemory is what calls may take where the process has no limit: a hundred and
+// more calls of 10,000 keys at one time.
+const unlimitedMemory = 1 << 30
 
 // chooseMemory gives calls half of what the process may have. (TestMemoryOfLargeCalls:
 // the process takes about what calls may, and 30 MiB, garbage included.)

@@ -43,7 +43,7 @@ type Config struct {
 
 	// MaxMemory bounds what all calls inside take together, in bytes, estimated:
 	// four for each byte of a request and 512 for each key. 0 chooses: half of
-	// the memory limit of the Go runtime, or 256 MiB where it has none.
+	// the memory limit of the Go runtime, or 1 GiB where it has none.
 	MaxMemory int64
 
 	// MaxCallsInFlight is how many calls may be inside the service at a time, of
