@@ -37,9 +37,7 @@ type Cluster struct {
 	brokers    []*broker
 	byAddr     map[string]*broker // by endpointKey
 	discovered int                // brokers that Metadata names
-	turn       int                // where the rotation stands, and
-	turnedAt   int64              // since when
-	stay       int64              // for how long
+	turn       int                // where the rotation stands
 	idle       int                // idle connections, of all brokers
 	dialing    int                // dials under way, and
 	slow       int                // how many of them are slow
@@ -57,7 +55,6 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg:     cfg.withDefaults(),
 		clock:   clock{time.Now()},
-		stay:    stay,
 		kick:    make(chan struct{}, 1),
 		sockets: make(map[*conn]struct{}),
 		byAddr:  make(map[string]*broker),
@@ -79,7 +76,7 @@ func NewCluster(cfg Config) (*Cluster, error) {
 // is min or higher. The caller must Release it.
 //
 //   - Among the brokers that can serve, the one with the fewest connections in use is
-//     taken; of those the same one for 50 ms, then the next in rotation. A broker that failed, or that owes an answer for half a
+//     taken, in rotation. A broker that failed, or that owes an answer for half a
 //     second, is used only while there is no other.
 //   - While all connections are busy it waits, first come first served, up to
 //     AcquireTimeout ([Exhausted]) or ctx. Beyond MaxWaiters it does not wait at all.

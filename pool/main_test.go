@@ -31,7 +31,6 @@ func newCluster(t testing.TB, network *kafkatest.Network, bootstrap []string, ad
 	}
 	c, err := NewCluster(cfg)
 	require.NoError(t, err)
-	c.stay = -1 // each lookup goes on to the next broker, so that few are enough to see them all
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -149,21 +149,9 @@ func (c *Cluster) rank(b *broker, now int64) int {
 	}
 }
 
-// stay is for how long, in nanoseconds, the rotation stays where it is. A broker that
-// was asked just now answers sooner, and for less of its CPU time, than one whose threads
-// sleep. It is less than the shortest pause before a retry, which is to find another broker.
-const stay = 50e6
-
-func (c *Cluster) rotate(now int64) {
-	c.turn++
-	c.turnedAt = now
-}
-
 // nextIdle is the broker to take an idle connection from, or nil. c.mu is held.
 func (c *Cluster) nextIdle(least kafkawire.Version, now int64) *broker {
-	if now-c.turnedAt > c.stay {
-		c.rotate(now)
-	}
+	c.turn++
 	var next *broker
 	best := rankNone
 	for i := range c.brokers {

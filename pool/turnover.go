@@ -135,7 +135,6 @@ func (c *Cluster) retire(b *broker, res *puddle.Resource[*conn], why retirement)
 	defer c.mu.Unlock()
 	res.Hijack() // unlike Destroy it frees the place in puddle at once
 	b.inUse--
-	c.rotate(c.clock.now()) // who comes again for it should find another broker
 	if b.open() == 0 {
 		c.wake()
 	}

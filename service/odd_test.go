@@ -226,9 +226,6 @@ func tryBeside(t testing.TB, s setting, broker *kafkatest.OddBroker) error {
 	var longest, total time.Duration
 	failed := false
 	for call := range 9 {
-		if s.exact() {
-			time.Sleep(60 * time.Millisecond) // for so long the pool stays with a broker that serves
-		}
 		keys := broker.LookupKeys()
 		got, took, err := r.ask(broker.KeyType, keys)
 		wrong = append(wrong, err)
