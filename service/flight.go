@@ -222,7 +222,7 @@ func (f *flight) exchange(acquired error) (results []Result, again bool) {
 	}
 	lost := Result{Err: exchangeFailure(err, lease.Addr(), f.patience), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(f.asks)-len(results))...)
-	return results, lost.Err.Reason == ReasonBrokerUnreachable || furtherAsks(lost.Err) > 0
+	return results, lost.Err.Reason == ReasonBrokerUnreachable || q.furtherAsks(lost.Err) > 0
 }
 
 // A timeLimit is a context whose deadline is only told: a connection gives it to the

@@ -27,7 +27,7 @@ func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask)
 		case r.Err.Retriable:
 			a.note(r)
 			retries = append(retries, a)
-		case asked && a.askedAnew < furtherAsks(r.Err):
+		case asked && a.askedAnew < q.furtherAsks(r.Err):
 			a.askedAnew++
 			a.note(r)
 			retries = append(retries, a)
@@ -42,10 +42,12 @@ func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask)
 // furtherAsks is how many more brokers are asked where an outcome that is final says
 // nothing of the key, but something of the broker or the connection that was asked;
 // what the last of them says holds.
-func furtherAsks(e *LookupError) int16 {
+func (q *queue) furtherAsks(e *LookupError) int16 {
 	switch {
-	case e.Reason == ReasonNotAKafkaBroker, e.Reason == ReasonTLSFailed, e.Reason == ReasonSASLFailed:
-		return 2 // it did speak Kafka when the connection was made: it fell ill since, and others may be well
+	case fellIll(e) && len(q.f.cluster.Brokers()) > 1:
+		return 4 // the rotation may come back to the same broker, while others say that they are loading
+	case fellIll(e):
+		return 2
 	case e.doubted:
 		return 4 // the other connections of the broker may be as old
 	case sessionLost(e):
@@ -53,6 +55,11 @@ func furtherAsks(e *LookupError) int16 {
 	default:
 		return 0
 	}
+}
+
+// fellIll recognises what befalls a broker that spoke Kafka when the connection was made.
+func fellIll(e *LookupError) bool {
+	return e.Reason == ReasonNotAKafkaBroker || e.Reason == ReasonTLSFailed || e.Reason == ReasonSASLFailed
 }
 
 // sessionLost recognises the answer of a broker for which the connection is not, or
