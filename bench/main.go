@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&b.report.note, "note", "", "sentence about this run, for the report")
 	flag.Parse()
 	b.warm = b.duration / 2
-	b.jvmWarm = 45 * time.Second
+	b.jvmWarm = 30 * time.Second
 	if *smoke {
 		b.smoke, b.stubs, b.rounds, b.duration, b.warm, b.jvmWarm = true, true, 1, 50*time.Millisecond, time.Millisecond, 0
 	}
