@@ -1,11 +1,23 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+func TestReadmeQuotesTheReport(t *testing.T) {
+	document, err := os.ReadFile("../docs/performance.md")
+	require.NoError(t, err)
+	want, err := quoted(string(document))
+	require.NoError(t, err)
+	require.Equal(t, len(quotes), strings.Count(want, "\n"))
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(readme), measuredBegins+"\n"+want+"\n"+measuredEnds, "make bench writes both")
+}
 
 func TestQuotedFiguresAreTheRows(t *testing.T) {
 	document := `
