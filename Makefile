@@ -13,7 +13,7 @@ KAFKA_VERSIONS ?= 0.8.2.2,0.9.0.1,0.10.1.1,0.10.2.2,1.1.1,2.3.1,2.4.1,2.8.2,3.0.
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-19s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/coordsvc
@@ -70,7 +70,11 @@ test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's pack
 # The chart's checks. Those on the types of Kubernetes run for the newest release and for the oldest in support.
 CHART := deploy/helm/coordsvc
 .PHONY: chart-test
-chart-test: $(TOOLS)/helm4 $(TOOLS)/helm3 $(TOOLS)/.built ## Check the Helm chart offline, with Helm 4 and 3: lint, render, types, Pod Security, wrong values, notes
+chart-test: ## Check the Helm chart in every way: offline, in rolling updates, in real API servers
+	$(MAKE) chart-test-offline test-rollout chart-test-server
+
+.PHONY: chart-test-offline
+chart-test-offline: $(TOOLS)/helm4 $(TOOLS)/helm3 $(TOOLS)/.built ## Check the Helm chart offline, with Helm 4 and 3: lint, render, types, Pod Security, wrong values, notes
 	cd deploy/helm/test && go vet ./... && go test $(GOTESTFLAGS) -count=1 -timeout 20m ./... && go test $(GOTESTFLAGS) -count=1 -modfile=oldest.mod -run '^Test(Objects|PodSecuritySeesFaults|DecodingIsStrict)$$' .
 
 .PHONY: test-rollout
