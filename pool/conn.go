@@ -135,7 +135,7 @@ func (c *conn) ask(ctx, leave context.Context, req kafkawire.Request, resp kafka
 		return err
 	}
 	stop := c.begin(ctx)
-	defer func() { c.end(stop) }()
+	defer c.end(stop)
 	c.sizes = c.sizes[:0]
 	if _, err := c.encode([]kafkawire.Request{req}, v, 1, 0); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *conn) ask(ctx, leave context.Context, req kafkawire.Request, resp kafka
 
 	c.leave = leave
 	stay := context.AfterFunc(leave, c.nudge)
-	err := c.answer(resp, v, c.lastID, true, c.largest(resp.APIKey(), v, c.sizes[0]))
+	err := c.onlyAnswer(resp, v)
 	if !stay() {
 		<-c.nudged // what it has set would otherwise cut the next wait short
 	}
@@ -155,13 +155,18 @@ func (c *conn) ask(ctx, leave context.Context, req kafkawire.Request, resp kafka
 	return err
 }
 
+// onlyAnswer reads the answer to the one request of ask.
+func (c *conn) onlyAnswer(resp kafkawire.Response, v kafkawire.Version) error {
+	return c.answer(resp, v, c.lastID, true, c.largest(resp.APIKey(), v, c.sizes[0]))
+}
+
 // await goes on waiting for the answer that ask has left.
 func (c *conn) await(ctx context.Context, resp kafkawire.Response, v kafkawire.Version) error {
 	c.broken = nil
 	stop := c.begin(ctx)
-	defer func() { c.end(stop) }()
+	defer c.end(stop)
 	c.armed = false
-	return c.answer(resp, v, c.lastID, true, c.largest(resp.APIKey(), v, c.sizes[0]))
+	return c.onlyAnswer(resp, v)
 }
 
 // begin has ctx end what is read and written until end, which gets what it returns.

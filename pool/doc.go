@@ -8,7 +8,9 @@
 //
 // How the files hang together:
 //
-//	cluster.go    the view of the cluster; Acquire, its queue, which broker is next
+//	cluster.go    the view of the cluster; Acquire and Close
+//	queue.go      who waits for a connection, and which broker is next
+//	turnover.go   connections come and go: dialled, given back, retired, lost
 //	broker.go     one broker: its puddle pool, its health, its dial backoff
 //	pulse.go      when a broker was last heard, and whether it owes an answer
 //	retire.go     why a connection is no longer used; the counters

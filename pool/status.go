@@ -54,6 +54,13 @@ func (c *Cluster) Brokers() []BrokerStatus {
 	return all
 }
 
+// Known is how many brokers Brokers would show.
+func (c *Cluster) Known() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.brokers)
+}
+
 func (b *broker) status(now int64) BrokerStatus {
 	s := BrokerStatus{
 		NodeID: b.node.Load(), Host: b.host, Port: b.port, Rack: b.rack,

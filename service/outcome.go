@@ -13,8 +13,8 @@ import (
 )
 
 // match finds the row of each key, and writes the outcomes over old. Apache Kafka
-// answers in the order asked; others
-// may not, so the key decides. A missing row is an outcome too.
+// answers in the order asked; others may not, so the key decides. A missing row is an
+// outcome too.
 func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string) []Result {
 	results := slices.Grow(old[:0], len(keys))[:len(keys)]
 	var misplaced map[string]int // by key, its index; not by row, of which there may be any number

@@ -44,7 +44,7 @@ func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask)
 // what the last of them says holds.
 func (q *queue) furtherAsks(e *LookupError) int16 {
 	switch {
-	case fellIll(e) && len(q.f.cluster.Brokers()) > 1:
+	case fellIll(e) && q.f.cluster.Known() > 1:
 		return 4 // the rotation may come back to the same broker, while others say that they are loading
 	case fellIll(e):
 		return 2
