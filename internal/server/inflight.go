@@ -2,14 +2,10 @@ package server
 
 import (
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // inFlight counts the calls that are inside the service, whatever protocol they
@@ -33,19 +29,6 @@ func newInFlight(most int) *inFlight {
 }
 
 var errStopped = newStatus(codes.Unavailable, "STOPPING", "this instance has stopped: call another one, or again").Err()
-
-// overloaded refuses a call for a limit of what all calls take together.
-func overloaded(setting string, limit int64, message string) *status.Status {
-	s, err := status.New(codes.ResourceExhausted, message).WithDetails(
-		&errdetails.ErrorInfo{Reason: "OVERLOADED", Domain: errorDomain, Metadata: map[string]string{
-			"retriable": "true", "setting": setting, "limit": strconv.FormatInt(limit, 10),
-		}},
-		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
-	if err != nil {
-		panic("server: " + err.Error()) // only for a detail that cannot be encoded
-	}
-	return s
-}
 
 // enter lets a call in, which must leave then, or says why not.
 func (f *inFlight) enter() error {

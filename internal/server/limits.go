@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // The limits that callers can meet here, by their settings. Config.OnLimit is told
@@ -165,10 +166,8 @@ func admission(l *limiter) step {
 
 // tell counts a refusal if it is for a limit.
 func (l *limiter) tell(err error) {
-	if e, ok := preparedOf(err); ok {
-		l.onLimit(errorInfoOf(e.status).GetMetadata()["setting"])
-	} else if info := errorInfoOf(status.Convert(err)); info.GetMetadata()["setting"] != "" {
-		l.onLimit(info.GetMetadata()["setting"])
+	if setting := errorInfoOf(status.Convert(err)).GetMetadata()["setting"]; setting != "" {
+		l.onLimit(setting)
 	}
 }
 
@@ -178,7 +177,7 @@ func (l *limiter) tooLarge(size int64) error {
 	if size >= 0 {
 		given = fmt.Sprintf(" of %d bytes", size)
 	}
-	return overLimit(codes.ResourceExhausted, "REQUEST_TOO_LARGE", LimitMessageBytes, l.maxMessageBytes, fmt.Sprintf(
+	return limitStatus(codes.ResourceExhausted, "REQUEST_TOO_LARGE", false, LimitMessageBytes, int64(l.maxMessageBytes), fmt.Sprintf(
 		"the request%s is over the limit of %d bytes (setting %s): ask for fewer keys at a time", given, l.maxMessageBytes, LimitMessageBytes)).Err()
 }
 
@@ -194,14 +193,20 @@ func (l *limiter) keys(n int, memory *share) error {
 	}
 	// As the service would, whose limit it is.
 	description := fmt.Sprintf("has %d keys; at most %d a call (%s): ask in several calls", n, l.maxKeys, LimitKeys)
-	return overLimit(codes.InvalidArgument, "INVALID_ARGUMENT", LimitKeys, l.maxKeys, "keys: "+description,
+	return limitStatus(codes.InvalidArgument, "INVALID_ARGUMENT", false, LimitKeys, int64(l.maxKeys), "keys: "+description,
 		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "keys", Description: description}}}).Err()
 }
 
-// overLimit refuses a request for what it is itself: to ask again would not help.
-func overLimit(code codes.Code, reason, setting string, limit int, message string, details ...protoadapt.MessageV1) *status.Status {
+// overloaded refuses a call for a limit of what all calls take together.
+func overloaded(setting string, limit int64, message string) *status.Status {
+	return limitStatus(codes.ResourceExhausted, "OVERLOADED", true, setting, limit, message, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+}
+
+// limitStatus refuses a request for a limit, and names it. retriable says whether to
+// ask again may help: not where the limit is for what the request is itself.
+func limitStatus(code codes.Code, reason string, retriable bool, setting string, limit int64, message string, details ...protoadapt.MessageV1) *status.Status {
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: errorDomain, Metadata: map[string]string{
-		"retriable": "false", "setting": setting, "limit": strconv.Itoa(limit),
+		"retriable": strconv.FormatBool(retriable), "setting": setting, "limit": strconv.FormatInt(limit, 10),
 	}}
 	s, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
 	if err != nil {
