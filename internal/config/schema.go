@@ -68,32 +68,30 @@ func (s *Setting) schema() object {
 	if s.Secret {
 		o["writeOnly"] = true
 	}
-	kind := "string"
+	types := []string{"string", "null"}
+	parse := func(text string) (any, error) { return text, nil }
 	switch s.Type() {
 	case "boolean":
-		kind = "boolean"
-		o.setDefault(s.Default, func(text string) (any, error) { return strconv.ParseBool(text) })
+		types[0] = "boolean"
+		parse = func(text string) (any, error) { return strconv.ParseBool(text) }
 	case "integer":
-		kind = "integer"
-		o.numbers(s, func(text string) (any, error) { return strconv.Atoi(text) })
+		types[0] = "integer"
+		parse = func(text string) (any, error) { return strconv.Atoi(text) }
+		o.limits(s, parse)
 	case "number":
-		kind = "number"
-		o.numbers(s, func(text string) (any, error) { return strconv.ParseFloat(text, 64) })
+		types[0] = "number"
+		parse = func(text string) (any, error) { return strconv.ParseFloat(text, 64) }
+		o.limits(s, parse)
 	case "list":
+		types = []string{"array", "string", "null"}
 		o["items"] = object{"type": "string"}
-		o["type"] = []string{"array", "string", "null"}
-		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
-		return o
 	case "duration":
 		o["pattern"] = durationPattern
-		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
 	case "size":
 		o["pattern"] = sizePattern
-		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
-	default:
-		o.setDefault(s.Default, func(text string) (any, error) { return text, nil })
 	}
-	o["type"] = []string{kind, "null"}
+	o["type"] = types
+	o.set("default", s.Default, parse)
 	if s.Limit.OneOf != nil {
 		values := make([]any, 0, len(s.Limit.OneOf)+1)
 		for _, v := range s.Limit.OneOf {
@@ -104,20 +102,17 @@ func (s *Setting) schema() object {
 	return o
 }
 
-func (o object) numbers(s *Setting, parse func(string) (any, error)) {
-	o.setDefault(s.Default, parse)
-	for name, text := range map[string]string{"minimum": s.Limit.Min, "maximum": s.Limit.Max} {
-		if v, err := parse(text); err == nil {
-			o[name] = v
-		}
-	}
+func (o object) limits(s *Setting, parse func(string) (any, error)) {
+	o.set("minimum", s.Limit.Min, parse)
+	o.set("maximum", s.Limit.Max, parse)
 }
 
-func (o object) setDefault(text string, parse func(string) (any, error)) {
+// set leaves a property out that has no text, or none of its type.
+func (o object) set(name, text string, parse func(string) (any, error)) {
 	if text == "" {
 		return
 	}
 	if v, err := parse(text); err == nil {
-		o["default"] = v
+		o[name] = v
 	}
 }
