@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -264,7 +263,7 @@ func TestAttacks(t *testing.T) {
 				{"GET /v1/brokers HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("a: b\r\n", 50_000) + "\r\n", "431"},
 				{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "404"},
 			} {
-				got, err := firstLine(restPort, c.raw)
+				got, err := answerTo(restPort, c.raw)
 				if err != nil || !strings.HasPrefix(got, "HTTP/1.1 "+c.want) {
 					return fmt.Errorf("%.80q: %.60q %w, want %s", c.raw, got, err, c.want)
 				}
@@ -275,7 +274,7 @@ func TestAttacks(t *testing.T) {
 		{"admin: headers that trickle", 200, func() error { return trickle(adminPort) }},
 		{"gRPC: a preface that trickles", 200, func() error { return trickle(grpcPort) }},
 		{"admin: large headers", 20, func() error {
-			got, err := firstLine(adminPort, "GET /readyz HTTP/1.1\r\nHost: x\r\nX-Large: "+strings.Repeat("x", 4<<20)+"\r\n\r\n")
+			got, err := answerTo(adminPort, "GET /readyz HTTP/1.1\r\nHost: x\r\nX-Large: "+strings.Repeat("x", 4<<20)+"\r\n\r\n")
 			if err == nil && !strings.Contains(got, "431") {
 				return fmt.Errorf("%q", got)
 			}
@@ -329,8 +328,8 @@ func trickle(address string) error {
 	return nil
 }
 
-// firstLine sends raw bytes and returns the first line of the answer.
-func firstLine(address, raw string) (string, error) {
+// answerTo sends raw bytes and returns how the answer begins: "HTTP/1.1 400".
+func answerTo(address, raw string) (string, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return "", err
@@ -338,9 +337,9 @@ func firstLine(address, raw string) (string, error) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	go func() { _, _ = io.WriteString(conn, raw) }()
-	line := make([]byte, 12)
-	_, err = io.ReadFull(conn, line)
-	return string(line), err
+	status := make([]byte, len("HTTP/1.1 400"))
+	_, err = io.ReadFull(conn, status)
+	return string(status), err
 }
 
 // leftovers are what an attack must not leave behind.
@@ -360,11 +359,9 @@ func (p *process) left(t *testing.T) leftovers {
 		require.NoError(t, err)
 		return n
 	}
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
-	require.NoError(t, err)
 	return leftovers{
 		goroutines:  number("/debug/pprof/goroutine?debug=1", `total (\d+)`),
-		descriptors: len(files),
+		descriptors: descriptors(t, p),
 		calls:       number("/metrics", `(?m)^coordsvc_calls_in_flight (\d+)`),
 	}
 }

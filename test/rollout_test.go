@@ -41,7 +41,7 @@ import (
 func TestRollout(t *testing.T) {
 	file := os.Getenv("COORDSVC_CHART_RENDERED")
 	if file == "" {
-		t.Skip("make test-rollout runs it: it takes a minute")
+		t.Skip("make test-rollout runs it: it takes some minutes")
 	}
 	chart := readRendered(t, file)
 	t.Logf("%d Pods, minReadySeconds %v, preStop %v, drain %v and %v, grace %v", chart.replicas, chart.minReady, chart.preStop,
@@ -55,11 +55,11 @@ func TestRollout(t *testing.T) {
 
 	lost := &failures{}
 	callers := map[string]func(ctx context.Context, keys []string) error{
-		"REST by the Service":                      c.restClient(t),
+		"REST by the Service":                      c.rest(t, false),
 		"gRPC by the Service":                      c.grpcClient(t, "passthrough:///service", ""),
 		"gRPC by the headless Service":             c.grpcClient(t, "pods:///headless", `{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		"gRPC by the headless Service and health":  c.grpcClient(t, "pods:///headless", `{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":"coordsvc.v1.CoordinatorService"}}`),
-		"REST by the Service, a connection a call": c.restClientOnce(t),
+		"REST by the Service, a connection a call": c.rest(t, true),
 	}
 	answered := map[string]*atomic.Int64{}
 	var loads []*load
@@ -183,15 +183,9 @@ func (c *rollingCluster) start(t *testing.T) *process {
 	drain := c.chart.settings.Shutdown
 	p := serve(t, c.brokers, "--shutdown-drain-delay", drain.DrainDelay.String(), "--shutdown-drain-timeout", drain.DrainTimeout.String(),
 		"--limits-max-connection-age", c.chart.settings.Limits.MaxConnectionAge.String())
-	for {
-		resp, err := http.Get("http://" + p.addresses["admin"] + "/readyz")
-		require.NoError(t, err)
-		resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
-			return p
-		}
-		time.Sleep(c.chart.probe)
-	}
+	p.ready(t)
+	time.Sleep(c.chart.probe) // so long it may take the kubelet to see it
+	return p
 }
 
 func (c *rollingCluster) add(p *process) {
@@ -253,16 +247,6 @@ func (c *rollingCluster) pick(protocol string) func(ctx context.Context, address
 		c.mu.Unlock()
 		return new(net.Dialer).DialContext(ctx, "tcp", p.addresses[protocol])
 	}
-}
-
-func (c *rollingCluster) restClient(t *testing.T) func(context.Context, []string) error {
-	t.Helper()
-	return c.rest(t, false)
-}
-
-func (c *rollingCluster) restClientOnce(t *testing.T) func(context.Context, []string) error {
-	t.Helper()
-	return c.rest(t, true)
 }
 
 func (c *rollingCluster) rest(t *testing.T, once bool) func(context.Context, []string) error {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"strings"
 )
 
 // licenseFile is what a module's licence, and what it wants passed on with it, is called.
@@ -68,14 +68,12 @@ func moduleFolders(src *checkout, modules []*debug.Module) (map[string]string, e
 	for _, m := range modules {
 		args = append(args, m.Path+"@"+m.Version)
 	}
-	cmd := exec.Command("go", args...)
-	cmd.Dir = src.dir
-	out, err := cmd.Output()
+	out, err := output(src.dir, "go", args...)
 	if err != nil {
-		return nil, fmt.Errorf("go mod download: %w", err)
+		return nil, err
 	}
 	folders := make(map[string]string, len(modules))
-	decoder := json.NewDecoder(bytes.NewReader(out))
+	decoder := json.NewDecoder(strings.NewReader(out))
 	for {
 		var m struct{ Path, Dir string }
 		switch err := decoder.Decode(&m); err {

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"maps"
 	"net"
 	"os"
 	"path"
@@ -60,19 +61,11 @@ func checkMetadata(t *testing.T, objects []object) {
 			continue // a user's own
 		}
 		require.Equal(t, "kafka-tools", o.GetNamespace(), "%s %s", kind, o.GetName())
-		require.Subset(t, keys(o.GetLabels()), []string{
+		require.Subset(t, slices.Collect(maps.Keys(o.GetLabels())), []string{
 			"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart",
 		}, "%s %s", kind, o.GetName())
 		checkLabels(t, o.GetLabels())
 	}
-}
-
-func keys(m map[string]string) []string {
-	var all []string
-	for k := range m {
-		all = append(all, k)
-	}
-	return all
 }
 
 func checkLabels(t *testing.T, m map[string]string) {
@@ -104,8 +97,6 @@ func checkSelectors(t *testing.T, objects []object, deployment *appsv1.Deploymen
 	}
 	for _, p := range all[*networkingv1.NetworkPolicy](objects) {
 		selects("NetworkPolicy", p.Spec.PodSelector.MatchLabels)
-	}
-	for _, p := range all[*networkingv1.NetworkPolicy](objects) {
 		checkTestIsLetIn(t, p, all[*corev1.Pod](objects))
 	}
 	for _, m := range all[*monitoringv1.PodMonitor](objects) {
@@ -165,8 +156,7 @@ func checkPorts(t *testing.T, objects []object, deployment *appsv1.Deployment) {
 			require.Contains(t, ports, p.Name)
 			if s.Spec.ClusterIP == corev1.ClusterIPNone {
 				require.Equal(t, ports[p.Name], p.Port, "a headless Service cannot map ports")
-			}
-			if s.Spec.ClusterIP != corev1.ClusterIPNone {
+			} else {
 				require.NotEqual(t, "admin", p.Name, "the admin port is for the cluster's own")
 			}
 		}

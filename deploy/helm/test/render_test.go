@@ -1,8 +1,9 @@
 // Package test renders the chart with Helm 4 and Helm 3 as a user would, and looks at
 // what comes out as the Kubernetes API sees it: typed and strictly decoded.
 //
-// The same tests run against the types of the newest and, with -modfile=oldest.mod, of
-// the oldest release of Kubernetes that is in support: make chart-test.
+// It is built on the types of the newest release of Kubernetes. With -modfile=oldest.mod
+// TestObjects, and the tests of what it checks with, run on those of the oldest release
+// that is in support: make chart-test-offline does both.
 package test
 
 import (
