@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,52 +82,38 @@ func (b *bench) codec() error {
 }
 
 // allocated says what one operation takes from the heap.
-func allocated(found map[string]series) string {
+func allocated(found map[figure]series) string {
 	return fmt.Sprintf("; %s B in %s allocations", number(found[bytesEach].median()), number(found[allocations].median()))
 }
 
-func (b *bench) codecRounds(c *codecCase) (map[string]map[string]series, error) {
-	found := map[string]map[string]series{}
-	for round := range b.rounds {
-		names := []string{ofUs, ofKmsg, ofUnsafe, ofSarama, ofKafkaGo}
-		for i := range names {
-			name := names[(i+round)%len(names)]
-			do := c.does[name]
-			if do == nil {
-				continue
-			}
-			var failed error
-			var used time.Duration
-			r := testing.Benchmark(func(b *testing.B) {
-				b.ReportAllocs()
-				used, failed = cpuTimeOf(func() error {
-					for b.Loop() {
-						if err := do(); err != nil {
-							return err
-						}
+func (b *bench) codecRounds(c *codecCase) (map[string]map[figure]series, error) {
+	names := slices.DeleteFunc([]string{ofUs, ofKmsg, ofUnsafe, ofSarama, ofKafkaGo}, func(name string) bool { return c.does[name] == nil })
+	return takeTurns(b.rounds, names, func(name string) (figures, error) {
+		var failed error
+		var used time.Duration
+		r := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			used, failed = cpuTimeOf(func() error {
+				for b.Loop() {
+					if err := c.does[name](); err != nil {
+						return err
 					}
-					return nil
-				})
-				if failed != nil {
-					b.FailNow()
 				}
+				return nil
 			})
 			if failed != nil {
-				return nil, fmt.Errorf("%s: %w", name, failed)
+				b.FailNow()
 			}
-			if found[name] == nil {
-				found[name] = map[string]series{}
-			}
-			for what, value := range map[string]float64{
-				nanoseconds: float64(used) / float64(r.N),
-				bytesEach:   float64(r.AllocedBytesPerOp()),
-				allocations: float64(r.AllocsPerOp()),
-			} {
-				found[name][what] = append(found[name][what], value)
-			}
+		})
+		if failed != nil {
+			return nil, fmt.Errorf("%s: %w", name, failed)
 		}
-	}
-	return found, nil
+		return figures{
+			nanoseconds: float64(used) / float64(r.N),
+			bytesEach:   float64(r.AllocedBytesPerOp()),
+			allocations: float64(r.AllocsPerOp()),
+		}, nil
+	})
 }
 
 // cpuTimeOf is the CPU time that this process uses while do runs.

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -18,8 +17,6 @@ import (
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 	"github.com/coordsvc/coordsvc/kafkawire"
-	"github.com/coordsvc/coordsvc/pool"
-	"github.com/coordsvc/coordsvc/service"
 )
 
 // The services that coordsvc is compared with, by name: the same gRPC API, written
@@ -28,9 +25,6 @@ const (
 	noopService = "no-op gRPC service"
 	kadmService = "kadm service"
 	kgoService  = "kgo service"
-	// countingService is coordsvc's own Finder and pool under a bare gRPC server,
-	// with connections that count requests. It is used for that count alone.
-	countingService = "coordsvc, counting"
 )
 
 // noopAnswer is what the no-op service says of every key.
@@ -46,31 +40,6 @@ func (n *requestCount) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, 
 	if key == int16(kafkawire.APIKeyFindCoordinator) {
 		n.Add(1)
 	}
-}
-
-// dial opens connections whose requests are counted.
-func (n *requestCount) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return countedConn{nc, n}, nil
-}
-
-type countedConn struct {
-	net.Conn
-	count *requestCount
-}
-
-// Write counts the frames in p, which the pool writes whole.
-func (c countedConn) Write(p []byte) (int, error) {
-	for rest := p; len(rest) >= 6; rest = rest[min(len(rest), 4+int(binary.BigEndian.Uint32(rest))):] {
-		if binary.BigEndian.Uint16(rest[4:]) == uint16(kafkawire.APIKeyFindCoordinator) {
-			c.count.Add(1)
-		}
-	}
-	return c.Conn.Write(p)
 }
 
 // runContender serves until stdin ends. It prints its address, and the number of
@@ -98,14 +67,6 @@ func runContender(kind string, bootstrap []string) error {
 func newContender(kind string, bootstrap []string, count *requestCount) (coordsvcv1.CoordinatorServiceServer, error) {
 	if kind == noopService {
 		return &plainService{find: findNothing}, nil
-	}
-	if kind == countingService {
-		cluster, err := pool.NewCluster(pool.Config{Bootstrap: bootstrap, DiscoverBrokers: true, MaxAPIVersions: 3, Dial: count.dial})
-		if err != nil {
-			return nil, err
-		}
-		cluster.Start()
-		return service.NewCoordinatorService(service.NewFinder(cluster, service.FinderConfig{}), cluster, service.Limits{}), nil
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.WithHooks(count))
 	if err != nil {

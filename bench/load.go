@@ -117,7 +117,7 @@ func (c *cluster) meter(x *contender) (figures, error) {
 	switch {
 	case x.count != nil:
 		f[requestsPer] = float64(x.count.Load())
-	case x.server != nil && x.server.countsRequests():
+	case x.server != nil && x.server.asksKafka():
 		n, err := x.server.requests()
 		if err != nil {
 			return nil, err
@@ -175,11 +175,16 @@ func (b *bench) compare(what string, c *cluster, l load, keys *keyset, contender
 			return nil, err
 		}
 	}
-	all := results{}
-	for round := range b.rounds {
-		for i := range contenders {
-			x := contenders[(i+round)%len(contenders)]
-			f, err := run(c, x, l, keys)
+	return takeTurns(b.rounds, contenders, func(x *contender) (figures, error) { return run(c, x, l, keys) })
+}
+
+// takeTurns measures each of the list, rounds times; who is first changes with the round.
+func takeTurns[T comparable](rounds int, list []T, measure func(T) (figures, error)) (map[T]map[figure]series, error) {
+	all := map[T]map[figure]series{}
+	for round := range rounds {
+		for i := range list {
+			x := list[(i+round)%len(list)]
+			f, err := measure(x)
 			if err != nil {
 				return nil, err
 			}

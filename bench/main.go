@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,7 +29,6 @@ func main() {
 	readme := flag.String("readme", "", "file to quote the report in")
 	rows := flag.String("rows", "", "comma-separated numbers of the rows to measure; all if empty")
 	flag.StringVar(&b.scaling, "scaling", "", "measure several instances instead, and write the table into this file")
-	flag.StringVar(&b.root, "root", "..", "folder of the coordsvc module")
 	flag.IntVar(&b.rounds, "rounds", 5, "how often each contender is measured")
 	flag.DurationVar(&b.duration, "duration", 1200*time.Millisecond, "of one measurement")
 	flag.StringVar(&b.report.note, "note", "", "sentence about this run, for the report")
@@ -49,6 +49,7 @@ func main() {
 	if b.scaling != "" {
 		return
 	}
+	b.report.rounds, b.report.duration = b.rounds, b.duration
 	fmt.Println(b.report.table())
 	if *out != "" {
 		exitOn(os.WriteFile(*out, []byte(b.report.document()), 0o644))
@@ -69,7 +70,6 @@ func exitOn(err error) {
 
 // bench is one run.
 type bench struct {
-	root     string
 	smoke    bool
 	stubs    bool // no real Kafka
 	only     []string
@@ -87,17 +87,7 @@ func (b *bench) progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%4.0fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (b *bench) wants(row string) bool {
-	if len(b.only) == 0 {
-		return true
-	}
-	for _, o := range b.only {
-		if o == row {
-			return true
-		}
-	}
-	return false
-}
+func (b *bench) wants(row string) bool { return len(b.only) == 0 || slices.Contains(b.only, row) }
 
 func (b *bench) run(ctx context.Context) error {
 	b.began = time.Now()
@@ -107,18 +97,18 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	b.program = filepath.Join(dir, "coordsvc")
-	build := exec.Command("go", "build", "-C", b.root, "-trimpath", "-o", b.program, "./cmd/coordsvc")
+	build := exec.Command("go", "build", "-C", "..", "-trimpath", "-o", b.program, "./cmd/coordsvc")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build coordsvc: %w\n%s", err, out)
 	}
 	if b.scaling != "" || b.smoke {
 		table, err := b.replicas(ctx)
-		if err == nil && b.scaling != "" {
-			return writeMeasured(b.scaling, table)
-		}
 		if err != nil {
 			return err
+		}
+		if b.scaling != "" {
+			return writeMeasured(b.scaling, table)
 		}
 	}
 	for _, part := range []struct {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,13 +93,7 @@ func start(name string, argv ...string) (*server, error) {
 
 // cleanEnviron is the environment without settings of coordsvc.
 func cleanEnviron() []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "COORDSVC_") {
-			env = append(env, v)
-		}
-	}
-	return env
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COORDSVC_") })
 }
 
 // Write takes what the process says on stderr.
@@ -173,8 +169,17 @@ func startContender(kind string, bootstrap []string) (*server, error) {
 	return s, nil
 }
 
-// requests asks a contender how many FindCoordinator requests it has sent.
-func (s *server) requests() (float64, error) {
+// requests is how many FindCoordinator requests a server has sent: coordsvc has it in
+// its metrics, the others are asked.
+func (s *server) requests() (n float64, err error) {
+	if s.admin != "" {
+		err = s.scrape(func(series string, value float64) {
+			if strings.HasPrefix(series, `coordsvc_kafka_requests_total{api="FindCoordinator"`) {
+				n += value
+			}
+		})
+		return n, err
+	}
 	if _, err := io.WriteString(s.stdin, "requests\n"); err != nil {
 		return 0, err
 	}
@@ -183,6 +188,28 @@ func (s *server) requests() (float64, error) {
 		return 0, err
 	}
 	return strconv.ParseFloat(strings.TrimSpace(line), 64)
+}
+
+// scrape reads the metrics of coordsvc.
+func (s *server) scrape(each func(series string, value float64)) error {
+	resp, err := http.Get("http://" + s.admin + "/metrics")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		i := strings.LastIndexByte(lines.Text(), ' ')
+		if i < 0 || strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		value, err := strconv.ParseFloat(lines.Text()[i+1:], 64)
+		if err != nil {
+			return err
+		}
+		each(lines.Text()[:i], value)
+	}
+	return lines.Err()
 }
 
 func (s *server) await(ready func() error) error {
@@ -223,5 +250,5 @@ func javaProcesses(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// countsRequests says whether requests works: not for the binary.
-func (s *server) countsRequests() bool { return s.rest == "" && s.name != noopService }
+// asksKafka says whether the server asks Kafka at all.
+func (s *server) asksKafka() bool { return s.name != noopService }

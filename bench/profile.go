@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -99,10 +100,7 @@ func sharesOf(p *profile.Profile) []share {
 		shares = append(shares, share{what, v / total})
 	}
 	slices.SortFunc(shares, func(a, b share) int {
-		if a.part != b.part {
-			return map[bool]int{true: -1, false: 1}[a.part > b.part]
-		}
-		return strings.Compare(a.what, b.what)
+		return cmp.Or(cmp.Compare(b.part, a.part), strings.Compare(a.what, b.what))
 	})
 	return shares
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 )
@@ -70,11 +67,13 @@ func (d *deployment) meter() (figures, error) {
 		}
 		f[serverCPU] += float64(used.Microseconds())
 		f[residentSum] += resident
+		requests, err := s.requests()
+		if err != nil {
+			return nil, err
+		}
+		f[requestsPer] += requests
 		if err := s.scrape(func(series string, value float64) {
-			switch {
-			case strings.HasPrefix(series, `coordsvc_kafka_requests_total{api="FindCoordinator"`):
-				f[requestsPer] += value
-			case strings.HasPrefix(series, `coordsvc_pool_connections{`) && !strings.Contains(series, "dialing"):
+			if strings.HasPrefix(series, `coordsvc_pool_connections{`) && !strings.Contains(series, "dialing") {
 				f[connectionsOpen] += value
 			}
 		}); err != nil {
@@ -82,28 +81,6 @@ func (d *deployment) meter() (figures, error) {
 		}
 	}
 	return f, nil
-}
-
-// scrape reads the metrics of coordsvc.
-func (s *server) scrape(each func(series string, value float64)) error {
-	resp, err := http.Get("http://" + s.admin + "/metrics")
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		i := strings.LastIndexByte(lines.Text(), ' ')
-		if i < 0 || strings.HasPrefix(lines.Text(), "#") {
-			continue
-		}
-		value, err := strconv.ParseFloat(lines.Text()[i+1:], 64)
-		if err != nil {
-			return err
-		}
-		each(lines.Text()[:i], value)
-	}
-	return lines.Err()
 }
 
 // measure puts the load on a deployment.
@@ -155,46 +132,37 @@ func (b *bench) replicas(ctx context.Context) (string, error) {
 	}
 	lines := [][]string{header}
 	for _, callers := range []int{64, 256} {
-		found := make([]map[figure]series, len(deployments))
 		b.progress("%d callers, one key", callers)
-		for round := range b.rounds + 1 { // the first is to warm up
-			for i := range deployments {
-				i = (i + round) % len(deployments)
-				f, err := deployments[i].measure(c, b.load(callers, 1))
-				if err != nil {
-					return "", err
-				}
-				if round == 0 {
-					found[i] = map[figure]series{}
-					continue
-				}
-				for what, value := range f {
-					found[i][what] = append(found[i][what], value)
-				}
-			}
+		measure := func(d *deployment) (figures, error) { return d.measure(c, b.load(callers, 1)) }
+		if _, err := takeTurns(1, deployments, measure); err != nil { // to warm up
+			return "", err
 		}
-		for i, d := range deployments {
+		found, err := takeTurns(b.rounds, deployments, measure)
+		if err != nil {
+			return "", err
+		}
+		for _, d := range deployments {
 			line := []string{number(float64(callers)), number(float64(len(d.instances)))}
 			for _, f := range shown {
-				line = append(line, found[i][f].String())
+				line = append(line, found[d][f].String())
 			}
 			lines = append(lines, line)
 		}
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "%s; %s.\n\n%s\n", c.name, b.report.date.Format("2 January 2006"), b.report.machine())
+	fmt.Fprintf(&table, "%s (%s); %s; %d rounds of %v.\n\n%s\n", c.name, java(), b.report.date.Format("2 January 2006"), b.rounds, b.duration, b.report.machine())
 	writeTable(&table, lines)
 	return table.String(), nil
 }
 
-// The part of docs/scaling.md that is measured.
+// The part of docs/scaling.md, or of README.md, that is measured.
 const (
 	measuredBegins = "<!-- measured:begin -->\n"
 	measuredEnds   = "<!-- measured:end -->"
 )
 
-// writeMeasured puts the table where a document has room for it.
-func writeMeasured(file, table string) error {
+// writeMeasured puts what was measured where a document has room for it.
+func writeMeasured(file, found string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -204,5 +172,5 @@ func writeMeasured(file, table string) error {
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no %s ... %s", file, strings.TrimSpace(measuredBegins), measuredEnds)
 	}
-	return os.WriteFile(file, []byte(before+measuredBegins+"\n"+strings.TrimSpace(table)+"\n\n"+measuredEnds+after), 0o644)
+	return os.WriteFile(file, []byte(before+measuredBegins+"\n"+strings.TrimSpace(found)+"\n\n"+measuredEnds+after), 0o644)
 }

@@ -118,7 +118,9 @@ type report struct {
 	note     string
 	took     time.Duration
 	date     time.Time
-	commit   string // that is measured: the tree may change meanwhile
+	rounds   int
+	duration time.Duration // of a measurement
+	commit   string        // that is measured: the tree may change meanwhile
 }
 
 func newReport() *report { return &report{date: time.Now(), commit: commit()} }
@@ -147,7 +149,12 @@ var columns = []string{"", "coordsvc", "compared with", "theirs", "ratio", "targ
 func (r *report) table() string {
 	var b strings.Builder
 	slices.SortStableFunc(r.sections, func(x, y *section) int { return strings.Compare(x.number, y.number) })
+	scale := r.scale() // section 6
 	for _, s := range r.sections {
+		if s.number > "6" {
+			b.WriteString(scale)
+			scale = ""
+		}
 		fmt.Fprintf(&b, "### %s. %s\n\n", s.number, s.title)
 		lines := [][]string{columns}
 		for _, x := range s.rows {
@@ -159,10 +166,18 @@ func (r *report) table() string {
 		}
 		writeTable(&b, lines)
 	}
-	for i, c := range r.curves {
-		if i == 0 {
-			fmt.Fprintf(&b, "### 6. Scale (coordsvc alone, over gRPC, on stub brokers)\n\n")
-		}
+	b.WriteString(scale)
+	return b.String()
+}
+
+// scale is the curves.
+func (r *report) scale() string {
+	if len(r.curves) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "### 6. Scale (coordsvc alone, over gRPC, on stub brokers)\n\n")
+	for _, c := range r.curves {
 		fmt.Fprintf(&b, "%s:\n\n", c.title)
 		writeTable(&b, append([][]string{{"", string(keysPerSecond), string(p50), string(p99), string(serverCPU), string(peakMemory)}}, c.rows...))
 	}
@@ -202,11 +217,13 @@ This file is written by `+"`make bench`"+`, which measures coordsvc beside what 
 is typed. It took %v on %s.
 
 %s
-How to read it: a figure is the median of the rounds, in brackets the least and the greatest. What is compared takes turns, round
-after round; a ratio is coordsvc's figure divided by the other's, round by round, and then the median. Every answer was compared with
-what the brokers said of that key when asked one by one. Servers are processes of their own, and their CPU is theirs alone; the
+How to read it: a figure is the median of %d rounds of %v (at most three in sections 6 and 7, of half that time in 6), in brackets the
+least and the greatest. What is compared takes turns, round after round; a ratio is coordsvc's figure divided by the other's, round
+by round, and then the median. Every answer was compared with what the brokers said of that key when asked one by one. Servers are processes of their own, and their CPU is theirs alone; the
 callers, the stub brokers and, where Kafka is real, its brokers share the same cores with them. coordsvc ran with its default
-settings but for `+"`log.level: warn`"+`, since nothing that it is compared with logs a line a call (section 5 has the cost of that line).
+settings but for `+"`log.level: warn`"+`, since nothing that it is compared with logs a line a call (section 5 has the cost of that line);
+`+"`admin.pprof`"+`, which costs nothing until it is asked; and, in section 6, a higher `+"`limits.max-calls-in-flight`"+`. The requests
+to Kafka are counted by each service itself, coordsvc's by its metrics.
 
 - **no-op gRPC service**: the same API, answering the same words to every key: what gRPC itself costs.
 - **kadm service**, **kgo service**: the same API as a developer would write it in an afternoon, over
@@ -215,7 +232,8 @@ settings but for `+"`log.level: warn`"+`, since nothing that it is compared with
 - **raw connection**: bytes prepared and read by hand on one connection, 500 keys a request or one, pipelined: the limit.
 - **stub brokers**: brokers that cost next to nothing, for what Java must not limit.
 
-`, r.took.Round(time.Second), r.date.Format("2 January 2006"), r.machine())
+`, r.took.Round(time.Second), r.date.Format("2 January 2006"), r.machine()+fmt.Sprintf("- Beside it: Apache Kafka %s and %s (%s); %s\n",
+		batchedRelease, perKeyRelease, java(), strings.Join(modules(), ", ")), r.rounds, r.duration)
 	b.WriteString(table)
 	b.WriteString("## Targets that were missed\n\n")
 	none := true
@@ -247,7 +265,6 @@ func (r *report) machine() string {
 	fmt.Fprintf(&b, "- Hardware: %s, %d cores, %s of memory\n", cpuModel(), runtime.NumCPU(), totalMemory())
 	fmt.Fprintf(&b, "- System: %s, %s\n", kernel(), runtime.Version())
 	fmt.Fprintf(&b, "- coordsvc: commit %s\n", r.commit)
-	fmt.Fprintf(&b, "- Beside it: Apache Kafka %s and %s (%s); %s\n", batchedRelease, perKeyRelease, java(), strings.Join(modules(), ", "))
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Fprintf(&b, "- Load of the machine at the end (its own among it): %s\n", strings.Join(strings.Fields(string(load))[:3], ", "))
 	}

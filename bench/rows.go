@@ -238,12 +238,11 @@ func (b *bench) callers(c *cluster, callers int) error {
 	kgoSvc := t.service(kgoService, connectionsOfCallers)
 	direct := t.direct("direct kgo clients", callers, false)
 	noop := t.service(noopService, connectionsOfCallers)
-	counting := t.service(countingService, connectionsOfCallers)
 	if t.err != nil {
 		return t.err
 	}
 	l := b.load(callers, 1)
-	r, err := b.compare(fmt.Sprintf("%d callers, one key", callers), c, l, c.keyset, ours, kadm, kgoSvc, direct, noop, counting)
+	r, err := b.compare(fmt.Sprintf("%d callers, one key", callers), c, l, c.keyset, ours, kadm, kgoSvc, direct, noop)
 	if err != nil {
 		return err
 	}
@@ -261,7 +260,7 @@ func (b *bench) callers(c *cluster, callers int) error {
 		add(compared(string(brokersCPU), x.name, r.of(ours, brokersCPU), r.of(x, brokersCPU)).aims(onlyFor(x == kadm, fewer),
 			"what Kafka spends on each key of a request, however many share it: compare with the brokers' CPU a key of bulk calls",
 			"more callers: a batch has what is asked while the one before is under way; waiting longer for more would make each caller wait"))
-		add(compared(string(requestsPer), x.name, r.of(counting, requestsPer), r.of(x, requestsPer)).aims(onlyFor(x == kadm, fewer),
+		add(compared(string(requestsPer), x.name, r.of(ours, requestsPer), r.of(x, requestsPer)).aims(onlyFor(x == kadm, fewer),
 			"how many ask during one exchange with a broker", "more callers"))
 	}
 	for _, x := range []*contender{kadm, kgoSvc, noop} {
