@@ -67,12 +67,12 @@ test-alerts: ## Check and test the Prometheus alerts (promtool, of Debian's pack
 	$(PROMTOOL) check rules deploy/prometheus/coordsvc.rules.yaml
 	$(PROMTOOL) test rules deploy/prometheus/coordsvc.rules.test.yaml
 
-# The chart's checks. Those on the types of Kubernetes run for the newest release and for the oldest in support.
 CHART := deploy/helm/coordsvc
 .PHONY: chart-test
 chart-test: ## Check the Helm chart in every way: offline, in rolling updates, in real API servers
 	$(MAKE) chart-test-offline test-rollout chart-test-server
 
+# What looks at objects runs on the types of the newest release of Kubernetes, and on those of the oldest in support.
 .PHONY: chart-test-offline
 chart-test-offline: $(TOOLS)/helm4 $(TOOLS)/helm3 $(TOOLS)/.built ## Check the Helm chart offline, with Helm 4 and 3: lint, render, types, Pod Security, wrong values, notes
 	cd deploy/helm/test && go vet ./... && go test $(GOTESTFLAGS) -count=1 -timeout 20m ./... && go test $(GOTESTFLAGS) -count=1 -modfile=oldest.mod -run '^Test(Objects|PodSecuritySeesFaults|DecodingIsStrict)$$' .

@@ -17,6 +17,11 @@
 // the request. A name that is not understood is an error, never ignored: a typo
 // in a name must not change the question.
 //
+// Limits are the limiter's (limits.go), of calls (inflight.go) and of memory (memory.go),
+// on both ports: the front asks it before it reads a body (body.go), and gRPC requests
+// are read under it (receive.go), not by grpc-go. Long gRPC answers are encoded by hand
+// (codec.go).
+//
 // Who may call is decided by the gate (gate.go), in the chain's auth step
 // (authstep.go), and for both protocols before the body of a request is read:
 // strangers cost no more than the head of what they send.

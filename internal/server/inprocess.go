@@ -12,8 +12,8 @@ import (
 
 // inProcess is the client that the REST gateway calls: it runs the chain and the
 // service in the caller's goroutine, as if the call had come over gRPC. Unlike
-// there the request message is shared with the gateway, and the size limits of
-// the grpc.Server do not apply: the front has its own.
+// there the request message is shared with the gateway. Its size was checked by the
+// front, with the same limiter that checks what comes over gRPC.
 type inProcess struct {
 	svc   coordsvcv1.CoordinatorServiceServer
 	chain grpc.UnaryServerInterceptor

@@ -100,7 +100,7 @@ type restCall struct {
 	reachedChain bool // the chain has logged it
 	peer         *peer.Peer
 	verdict      *verdict // of the gate
-	place        *place   // nil before it asked for one: it may call
+	place        *place   // nil until it has asked for one, which it may only then need
 
 	answeredAhead bool // before its body was read
 }
