@@ -55,6 +55,7 @@ func (c *controlPlane) get(ctx context.Context, namespace, kinds, labels string)
 
 // watch follows how many of the Pods with the labels are ready, event by event, until it is stopped.
 type watch struct {
+	plane  *controlPlane
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	done   chan struct{}
@@ -67,7 +68,7 @@ type watch struct {
 
 // watchPods returns once it has seen `all` ready Pods.
 func (c *controlPlane) watchPods(ctx context.Context, namespace, labels string, all int) (*watch, error) {
-	w := &watch{pods: map[string]bool{}, done: make(chan struct{}), fewest: -1}
+	w := &watch{plane: c, pods: map[string]bool{}, done: make(chan struct{}), fewest: -1}
 	w.cmd = exec.CommandContext(ctx, filepath.Join(c.programs, "kubectl"), "--kubeconfig", c.kubeconfig(), "-n", namespace,
 		"get", "pods", "-l", labels, "--watch", "--output-watch-events", "-o", "json")
 	w.cmd.Stderr = &w.stderr
@@ -79,15 +80,7 @@ func (c *controlPlane) watchPods(ctx context.Context, namespace, labels string, 
 		return nil, fmt.Errorf("watch Pods: %w", err)
 	}
 	go w.follow(out, all)
-	err = c.eventually(ctx, 30*time.Second, func() error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.fewest < 0 {
-			return fmt.Errorf("the watch has not seen %d ready Pods, but %v", all, w.pods)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := w.seen(ctx, all); err != nil {
 		w.stop()
 		return nil, err
 	}
@@ -122,6 +115,18 @@ func (w *watch) follow(events io.Reader, all int) {
 		w.fewest, w.most = min(w.fewest, ready), max(w.most, len(w.pods))
 		w.mu.Unlock()
 	}
+}
+
+// seen waits until there were as few ready Pods as that, after all were: events take their time.
+func (w *watch) seen(ctx context.Context, few int) error {
+	return w.plane.eventually(ctx, 30*time.Second, func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.fewest < 0 || w.fewest > few {
+			return fmt.Errorf("the watch has not seen %d ready Pods, but %v", few, w.pods)
+		}
+		return nil
+	})
 }
 
 // stop ends the watch and returns the fewest Pods that were ready at a time, and the most that there were.
