@@ -137,9 +137,8 @@ check-generated: generate ## Fail if anything generated is not as committed
 
 .PHONY: lint
 lint: $(TOOLS)/.built ## Lint Go and the .proto, and refuse a contract that breaks callers
-	$(LINT) run ./...
-	cd deploy/helm/test && $(CURDIR)/$(LINT) run ./...
-	cd deploy/helm/servertest && $(CURDIR)/$(LINT) run ./...
+	for module in . bench deploy/helm/test deploy/helm/servertest tools/release; do \
+		(cd $$module && $(CURDIR)/$(LINT) run ./...) || exit 1; done
 	$(BUF) lint
 	$(BUF) breaking --against api/released.binpb
 

@@ -157,7 +157,7 @@ func codecCases() ([]codecCase, error) {
 
 // codecKeys are group ids, and the answers to them.
 func codecKeys(n int) *keyset {
-	k, _ := newKeyset(n, fixedOracle{}) //nolint:errcheck // it has no error
+	k, _ := newKeyset(n, fixedOracle{}) // which has no error
 	return k
 }
 

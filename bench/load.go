@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -39,6 +40,7 @@ const (
 	p99           figure = "p99, ms"
 	serverCPU     figure = "service CPU, µs a key"
 	brokersCPU    figure = "brokers' CPU, µs a key"
+	callersCPU    figure = "callers' CPU, µs a key"
 	requestsPer   figure = "FindCoordinator requests a key"
 	peakMemory    figure = "memory, MiB"
 	keysAnswered  figure = "keys"
@@ -114,6 +116,13 @@ func (c *cluster) meter(x *contender) (figures, error) {
 		}
 		f[brokersCPU] += float64(used) / float64(time.Microsecond)
 	}
+	if len(c.pids) > 0 { // else this process is the brokers too
+		used, err := cpuTime(os.Getpid())
+		if err != nil {
+			return nil, err
+		}
+		f[callersCPU] = float64(used) / float64(time.Microsecond)
+	}
 	switch {
 	case x.count != nil:
 		f[requestsPer] = float64(x.count.Load())
@@ -164,6 +173,23 @@ func (x *contender) drive(l load, keys *keyset) ([]time.Duration, error) {
 type results map[*contender]map[figure]series
 
 func (r results) of(x *contender, f figure) series { return r[x][f] }
+
+// budget is a sentence on where the CPU time of a key goes, ours and theirs.
+func (r results) budget(ours, theirs *contender) string {
+	of := func(x *contender) []any {
+		return []any{number(r.of(x, serverCPU).median()), number(r.of(x, brokersCPU).median()), number(r.of(x, callersCPU).median())}
+	}
+	return fmt.Sprintf("A key costs %s µs of CPU in coordsvc, %s in the brokers and %s in the callers; with the "+theirs.name+" %s, %s and %s",
+		append(of(ours), of(theirs)...)...)
+}
+
+// free is a sentence on how much faster than x a service would be that took no CPU
+// time at all, where the brokers and the callers need the same.
+func (r results) free(x *contender) string {
+	others := r.of(x, brokersCPU).plus(r.of(x, callersCPU))
+	return fmt.Sprintf("A service that cost no CPU time at all would come to %s times the %s",
+		number(others.plus(r.of(x, serverCPU)).over(others).median()), x.name)
+}
 
 // compare lets the contenders take turns, rounds times, after a turn each to warm up.
 func (b *bench) compare(what string, c *cluster, l load, keys *keyset, contenders ...*contender) (results, error) {

@@ -34,9 +34,8 @@ func main() {
 	flag.StringVar(&b.report.note, "note", "", "sentence about this run, for the report")
 	flag.Parse()
 	b.warm = b.duration / 2
-	b.jvmWarm = 30 * time.Second
 	if *smoke {
-		b.smoke, b.stubs, b.rounds, b.duration, b.warm, b.jvmWarm = true, true, 1, 50*time.Millisecond, time.Millisecond, 0
+		b.smoke, b.stubs, b.rounds, b.duration, b.warm = true, true, 1, 50*time.Millisecond, time.Millisecond
 	}
 	if *rows != "" {
 		b.only = strings.Split(*rows, ",")
@@ -76,7 +75,6 @@ type bench struct {
 	rounds   int
 	duration time.Duration
 	warm     time.Duration
-	jvmWarm  time.Duration
 	program  string // the coordsvc binary
 	scaling  string // file to write the table of several instances into
 	report   *report

@@ -69,13 +69,13 @@ type server struct {
 	said bytes.Buffer // the end of its stderr
 }
 
-// start runs a program that ends when its stdin does, or when this one does.
-// It must be called in the main goroutine, see main.
-func start(name string, argv ...string) (*server, error) {
+// start runs a program that ends when its stdin does, or when this one does; env is
+// added to the environment. It must be called in the main goroutine, see main.
+func start(name string, env []string, argv ...string) (*server, error) {
 	s := &server{name: name, cmd: exec.Command(argv[0], argv[1:]...)}
 	s.cmd.Stderr = s
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.cmd.Env = cleanEnviron()
+	s.cmd.Env = append(cleanEnviron(), env...)
 	var err error
 	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (s *server) log() string {
 }
 
 // startCoordsvc runs the binary with its default settings but for flags.
-func startCoordsvc(program string, bootstrap []string, flags ...string) (*server, error) {
+func startCoordsvc(program string, bootstrap, env []string, flags ...string) (*server, error) {
 	ports, err := freeAddresses(3)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func startCoordsvc(program string, bootstrap []string, flags ...string) (*server
 		"--grpc-address", ports[0], "--http-address", ports[1], "--admin-address", ports[2],
 		"--admin-pprof", // costs nothing until it is asked
 	}, flags...)
-	s, err := start("coordsvc", argv...)
+	s, err := start("coordsvc", env, argv...)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func startContender(kind string, bootstrap []string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := start(kind, self, "serve", kind, strings.Join(bootstrap, ","))
+	s, err := start(kind, nil, self, "serve", kind, strings.Join(bootstrap, ","))
 	if err != nil {
 		return nil, err
 	}

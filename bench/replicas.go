@@ -26,7 +26,7 @@ func (b *bench) deploy(c *cluster, replicas int) (*deployment, error) {
 		}
 	}
 	for range replicas {
-		s, err := startCoordsvc(b.program, c.bootstrap, logQuiet...)
+		s, err := startCoordsvc(b.program, c.bootstrap, nil, logQuiet...)
 		if err != nil {
 			d.stop()
 			return nil, err

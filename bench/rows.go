@@ -52,12 +52,21 @@ func (t *team) add(x *contender, stop func(), err error) *contender {
 
 // coordsvc is the binary, asked over gRPC; flags are added to its own.
 func (t *team) coordsvc(name string, connections int, flags ...string) *contender {
+	return t.coordsvcWith(nil, name, connections, flags...)
+}
+
+// oneThread is coordsvc that runs Go code on one thread at a time.
+func (t *team) oneThread(connections int) *contender {
+	return t.coordsvcWith([]string{"GOMAXPROCS=1"}, "coordsvc, GOMAXPROCS=1", connections, logQuiet...)
+}
+
+func (t *team) coordsvcWith(env []string, name string, connections int, flags ...string) *contender {
 	x := &contender{name: name}
 	if t.err != nil {
 		return nil
 	}
 	var err error
-	if x.server, err = startCoordsvc(t.b.program, t.c.bootstrap, flags...); err != nil {
+	if x.server, err = startCoordsvc(t.b.program, t.c.bootstrap, env, flags...); err != nil {
 		return t.add(x, nil, err)
 	}
 	t.ours = x.server
@@ -166,22 +175,31 @@ func (b *bench) onBatched(ctx context.Context) error {
 	return nil
 }
 
-// warmJVM asks until the brokers have compiled what they do.
+// warmJVM asks until the brokers have compiled what they do: until, with each number
+// of keys a request, they get no faster.
 func (b *bench) warmJVM(c *cluster) error {
 	if b.stubs {
 		return nil
 	}
+	const window, most, gain = 4 * time.Second, 10, 1.03
 	t := &team{b: b, c: c}
 	defer t.stop()
 	x := t.direct("warm-up", 16, false)
 	if t.err != nil {
 		return t.err
 	}
-	b.progress("warming up the brokers")
-	sizes := []int{1, 30, rawChunk}
-	for _, keys := range sizes {
-		if _, err := run(c, x, load{16, keys, b.jvmWarm / time.Duration(len(sizes))}, c.keyset); err != nil {
-			return err
+	for _, keys := range []int{1, 30, rawChunk} {
+		fastest := 0.0
+		for range most {
+			b.progress("warming up the brokers with %d keys a request", keys)
+			f, err := run(c, x, load{16, keys, window}, c.keyset)
+			if err != nil {
+				return err
+			}
+			if f[keysPerSecond] < gain*fastest {
+				break
+			}
+			fastest = f[keysPerSecond]
 		}
 	}
 	return nil
@@ -196,19 +214,24 @@ func (b *bench) oneCaller(c *cluster) error {
 	kgo := t.direct("direct kgo", 1, false)
 	noop := t.service(noopService, 1)
 	kadm := t.service(kadmService, 1)
+	single := t.oneThread(1)
 	if t.err != nil {
 		return t.err
 	}
-	r, err := b.compare("one caller, one key", c, b.load(1, 1), c.keyset, ours, rest, kgo, noop, kadm)
+	r, err := b.compare("one caller, one key", c, b.load(1, 1), c.keyset, ours, rest, kgo, noop, kadm, single)
 	if err != nil {
 		return err
 	}
 	add := b.report.section("2", "One caller, one key a call ("+c.name+")")
 	floor := r.of(noop, p50).plus(r.of(kgo, p50))
 	add(b.judged(c, ours, b.load(1, 1), compared("gRPC: p50, ms", "no-op gRPC + direct kgo", r.of(ours, p50), floor).aims(atMost(1.15),
-		"waking: each message finds a thread that sleeps in the kernel, and gRPC takes a call through three goroutines; and a broker that is asked "+
-			"less often answers later, as its CPU time a key shows beside that of direct kgo, which asks again at once",
-		"more keys a call, or more callers at a time, since the cost is a call's and not a key's; a transport with fewer goroutines than grpc-go's")))
+		"waking: each message finds a thread that sleeps in the kernel, and gRPC takes a call through three goroutines, for each of which Go "+
+			"wakes a second thread in case it has time: see what GOMAXPROCS=1 saves; and a broker that is asked less often answers later, "+
+			"as its CPU time a key shows beside that of direct kgo, which asks again at once",
+		"GOMAXPROCS=1 where one core is enough for an instance; more keys a call, or more callers at a time, since the cost is a call's and not a key's; "+
+			"a transport with fewer goroutines than grpc-go's")))
+	add(compared("gRPC, GOMAXPROCS=1: p50, ms", "no-op gRPC + direct kgo", r.of(single, p50), floor))
+	add(compared("gRPC, GOMAXPROCS=1: service CPU, µs a key", "coordsvc, gRPC", r.of(single, serverCPU), r.of(ours, serverCPU)))
 	add(compared("gRPC: brokers' CPU, µs a key", "direct kgo", r.of(ours, brokersCPU), r.of(kgo, brokersCPU)))
 	add(compared("gRPC: p50, ms", "direct kgo", r.of(ours, p50), r.of(kgo, p50)))
 	add(compared("gRPC: p50, ms", kadmService, r.of(ours, p50), r.of(kadm, p50)))
@@ -238,11 +261,12 @@ func (b *bench) callers(c *cluster, callers int) error {
 	kgoSvc := t.service(kgoService, connectionsOfCallers)
 	direct := t.direct("direct kgo clients", callers, false)
 	noop := t.service(noopService, connectionsOfCallers)
+	single := t.oneThread(connectionsOfCallers)
 	if t.err != nil {
 		return t.err
 	}
 	l := b.load(callers, 1)
-	r, err := b.compare(fmt.Sprintf("%d callers, one key", callers), c, l, c.keyset, ours, kadm, kgoSvc, direct, noop)
+	r, err := b.compare(fmt.Sprintf("%d callers, one key", callers), c, l, c.keyset, ours, kadm, kgoSvc, direct, noop, single)
 	if err != nil {
 		return err
 	}
@@ -253,7 +277,7 @@ func (b *bench) callers(c *cluster, callers int) error {
 	add := b.report.section("3", fmt.Sprintf("%d callers, one key a call, all different (%s)", callers, c.name))
 	for _, x := range []*contender{kadm, kgoSvc, direct, noop} {
 		add(b.judged(c, ours, l, compared(string(keysPerSecond), x.name, r.of(ours, keysPerSecond), r.of(x, keysPerSecond)).aims(onlyFor(x == kadm, faster),
-			"gRPC itself: compare with the no-op service, which is all that the cores can do beside the callers",
+			"gRPC itself: compare with the no-op service, which is all that the cores can do beside the callers. "+r.budget(ours, kadm),
 			"more cores, or more keys a call")))
 	}
 	for _, x := range []*contender{kadm, kgoSvc, direct} {
@@ -265,6 +289,12 @@ func (b *bench) callers(c *cluster, callers int) error {
 	}
 	for _, x := range []*contender{kadm, kgoSvc, noop} {
 		add(compared(string(serverCPU), x.name, r.of(ours, serverCPU), r.of(x, serverCPU)))
+	}
+	for _, x := range []*contender{kadm, noop} {
+		add(compared(string(callersCPU), x.name, r.of(ours, callersCPU), r.of(x, callersCPU)))
+	}
+	for _, f := range []figure{keysPerSecond, serverCPU} {
+		add(compared("GOMAXPROCS=1: "+string(f), ours.name, r.of(single, f), r.of(ours, f)))
 	}
 	for _, f := range []figure{p50, p99} {
 		add(compared(string(f), kadm.name, r.of(ours, f), r.of(kadm, f)))
@@ -290,11 +320,12 @@ func (b *bench) bulkBatched(c *cluster) error {
 	}
 	add := b.report.section("4", "Bulk, many keys a request ("+c.name+")")
 	add(b.judged(c, ours, b.load(4, 1000), compared("4 callers, 1,000 keys: keys/s", kadmService, r.of(ours, keysPerSecond), r.of(svc, keysPerSecond)).aims(atLeast(1.2),
-		"the brokers: they use most of the cores, and as much a key for either; compare the CPU a key of service and brokers below",
+		"the brokers: they use most of the cores, and as much a key for either. "+r.budget(ours, svc)+". "+r.free(svc),
 		"cores of their own for the brokers")))
 	add(compared("4 callers, 1,000 keys: keys/s", "direct kadm", r.of(ours, keysPerSecond), r.of(direct, keysPerSecond)))
 	add(compared("4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(svc, serverCPU)))
 	add(compared("4 callers, 1,000 keys: brokers' CPU, µs a key", kadmService, r.of(ours, brokersCPU), r.of(svc, brokersCPU)))
+	add(compared("4 callers, 1,000 keys: callers' CPU, µs a key", kadmService, r.of(ours, callersCPU), r.of(svc, callersCPU)))
 	for _, keys := range []int{1000, 10_000} {
 		r, err := b.compare(fmt.Sprintf("one caller, %d keys", keys), c, b.load(1, keys), c.keyset, ours, svc, direct, raw, raws)
 		if err != nil {

@@ -152,7 +152,7 @@ func writeLater(w io.Writer, later <-chan delayed) {
 	for d := range later {
 		time.Sleep(time.Until(d.due))
 		if _, err := w.Write(d.answer); err != nil {
-			for range later { //nolint:revive // drained, so that serve does not block
+			for range later { // drained, so that serve does not block
 			}
 			return
 		}
