@@ -136,6 +136,18 @@ func (c *cluster) meter(x *contender) (figures, error) {
 	return f, nil
 }
 
+// brokersAtRest is how much CPU time the brokers take in a second in which nobody asks, in microseconds.
+func (c *cluster) brokersAtRest(span time.Duration) (float64, error) {
+	before, err := c.meter(&contender{})
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	time.Sleep(span)
+	after, err := c.meter(&contender{})
+	return (after[brokersCPU] - before[brokersCPU]) / time.Since(begin).Seconds(), err
+}
+
 // drive has the callers ask, and returns how long each call took.
 func (x *contender) drive(l load, keys *keyset) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.duration+time.Minute)

@@ -270,6 +270,10 @@ func (b *bench) callers(c *cluster, callers int) error {
 	if err != nil {
 		return err
 	}
+	atRest, err := c.brokersAtRest(b.duration)
+	if err != nil {
+		return err
+	}
 	var faster, fewer *target
 	if callers == 64 {
 		faster, fewer = atLeast(2.5), atMost(0.2)
@@ -282,7 +286,8 @@ func (b *bench) callers(c *cluster, callers int) error {
 	}
 	for _, x := range []*contender{kadm, kgoSvc, direct} {
 		add(compared(string(brokersCPU), x.name, r.of(ours, brokersCPU), r.of(x, brokersCPU)).aims(onlyFor(x == kadm, fewer),
-			"what Kafka spends on each key of a request, however many share it: compare with the brokers' CPU a key of bulk calls",
+			"what Kafka spends on each key of a request, however many share it (compare with the brokers' CPU a key of bulk calls), and what the brokers spend "+
+				"when nobody asks: "+number(atRest/r.of(ours, keysPerSecond).median())+" µs a key at this rate",
 			"more callers: a batch has what is asked while the one before is under way; waiting longer for more would make each caller wait"))
 		add(compared(string(requestsPer), x.name, r.of(ours, requestsPer), r.of(x, requestsPer)).aims(onlyFor(x == kadm, fewer),
 			"how many ask during one exchange with a broker", "more callers"))
