@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/coordsvc/coordsvc/internal/kafkatest"
 )
@@ -71,6 +72,11 @@ func (o rawOracle) coordinators(keys []string) ([]coordinator, error) {
 	return list, nil
 }
 
+type stubOptions struct {
+	delay  time.Duration
+	perKey bool
+}
+
 // stubCluster is the fast stub as a cluster.
 func stubCluster(brokers int, options stubOptions, keys int) (*cluster, error) {
 	s, err := newStub(brokers, options.delay, options.perKey)
@@ -86,4 +92,43 @@ func stubCluster(brokers int, options stubOptions, keys int) (*cluster, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// cluster is real Kafka, or a stub in its place.
+func (b *bench) cluster(ctx context.Context, release string, batched bool) (*cluster, error) {
+	if b.stubs {
+		return stubCluster(brokersOfRows, stubOptions{perKey: !batched}, keysOfRows)
+	}
+	b.progress("starting Kafka %s", release)
+	return realCluster(ctx, release, batched)
+}
+
+// warmJVM asks until the brokers have compiled what they do: until, with each number
+// of keys a request, they get no faster.
+func (b *bench) warmJVM(c *cluster) error {
+	if b.stubs {
+		return nil
+	}
+	const window, most, gain = 4 * time.Second, 10, 1.03
+	t := &team{b: b, c: c}
+	defer t.stop()
+	x := t.direct("warm-up", 16, false)
+	if t.err != nil {
+		return t.err
+	}
+	for _, keys := range []int{1, 30, rawChunk} {
+		fastest := 0.0
+		for range most {
+			b.progress("warming up the brokers with %d keys a request", keys)
+			f, err := run(c, x, load{16, keys, window}, c.keyset)
+			if err != nil {
+				return err
+			}
+			if f[keysPerSecond] < gain*fastest {
+				break
+			}
+			fastest = f[keysPerSecond]
+		}
+	}
+	return nil
 }
