@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -27,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coordsvc/coordsvc/api/openapi"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
@@ -235,7 +237,8 @@ func TestFieldViolationsAreNamed(t *testing.T) {
 
 // TestWhatNetHTTPRefuses sends what net/http answers itself, as plain text.
 func TestWhatNetHTTPRefuses(t *testing.T) {
-	r := start(t, &fakeService{})
+	metrics := telemetry.NewMetrics(telemetry.Build{})
+	r := start(t, &fakeService{}, func(c *Config) { c.Metrics = metrics })
 	cases := []struct {
 		name, raw string
 		status    int
@@ -248,6 +251,8 @@ func TestWhatNetHTTPRefuses(t *testing.T) {
 		{"no Host", "GET /v1/brokers HTTP/1.1\r\n\r\n", 400, "MALFORMED_REQUEST", "Host"},
 		{"headers too large", "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nX-Large: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", 431, "HEADERS_TOO_LARGE", "/v1/coordinators:find"},
 		{"transfer encoding", "POST /v1/coordinators:find HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "UNSUPPORTED_HTTP", ""},
+		{"an expectation of nobody", "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nExpect: the-worst\r\n\r\n", 417, "UNSUPPORTED_HTTP", "100-continue"},
+		{"an expectation of nobody, HTTP/1.0", "GET /v1/brokers HTTP/1.0\r\nExpect: the-worst\r\n\r\n", 417, "UNSUPPORTED_HTTP", "100-continue"},
 		{"gibberish", "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400, "MALFORMED_REQUEST", ""},
 	}
 	for _, c := range cases {
@@ -258,6 +263,11 @@ func TestWhatNetHTTPRefuses(t *testing.T) {
 			requireStatus(t, got, c.reason, c.says)
 		})
 	}
+	counted := string(r.doAt(t, r.AdminAddr(), "GET", "/metrics", "").body)
+	for status, times := range map[string]int{"400": 5, "431": 1, "501": 1, "other": 2} {
+		require.Contains(t, counted, fmt.Sprintf("coordsvc_rest_refusals_total{status=%q} %d\n", status, times))
+	}
+	require.Contains(t, r.log.String(), "HEADERS_TOO_LARGE")
 	// And what it reads but no client of net/http would send.
 	got := exchange(t, r.HTTPAddr(), "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Equal(t, 204, got.status)
