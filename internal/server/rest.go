@@ -276,7 +276,7 @@ var timeoutUnits = map[byte]time.Duration{
 
 // timeout is the Grpc-Timeout header, capped; 0 without one.
 func (f *front) timeout(h http.Header) (time.Duration, *refusal) {
-	given := h.Get("Grpc-Timeout")
+	given := strings.Join(h.Values("Grpc-Timeout"), ", ") // of two, which are refused, neither would be right
 	if given == "" {
 		return 0, nil
 	}
