@@ -142,7 +142,7 @@ func (s *CoordinatorService) find(ctx context.Context, t kafkawire.KeyType, keys
 	results, err := s.finder.Find(ctx, t, keys)
 	switch {
 	case errors.Is(err, ErrTooManyWaiting):
-		return nil, statusOf(failure(ReasonOverloaded, fmt.Sprintf("more than %d keys would wait (limits.max-waiting-keys)", s.finder.cfg.MaxWaitingKeys)))
+		return nil, tooManyWaiting(s.finder.cfg.MaxWaitingKeys)
 	case errors.Is(err, ErrFinderClosed):
 		return nil, statusOf(failure(ReasonShuttingDown, ""))
 	case err != nil: // the caller left

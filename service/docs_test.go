@@ -46,7 +46,7 @@ What is wrong with the request as such, or with who sends it:
 | MISSING_FIELD | 400 | a name that must be there |
 | INVALID_QUERY, INVALID_PATH | 400 | not UTF-8, a stray percent sign, or a query where the body says all |
 | EMPTY_BODY, INCOMPLETE_BODY, TRAILING_DATA, UNEXPECTED_BODY | 400 | a body that is not one JSON object, or has no business there |
-| MALFORMED_REQUEST, UNSUPPORTED_HTTP | 400, 501 | no HTTP request, or no gRPC message, that can be read |
+| MALFORMED_REQUEST, UNSUPPORTED_HTTP | 400, 417, 501, 505 | no HTTP request, or no gRPC message, that can be read |
 | TLS_REQUIRED | 400 | plain HTTP at the TLS port |
 | NOT_FOUND, METHOD_NOT_ALLOWED | 404, 405 | no such path; no such method there (see Allow) |
 | REQUEST_TOO_LARGE, HEADERS_TOO_LARGE | 413, 431 | over the limit, which the message names |

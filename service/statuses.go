@@ -56,7 +56,7 @@ func (v *violations) status() error {
 
 // keyFailure is the status of a GetCoordinator whose key has no coordinator.
 func keyFailure(t kafkawire.KeyType, r *Result) error {
-	return errorStatus(r.Err, r.Err.Message(t, r.Key, r.AnsweredBy), r.AnsweredBy)
+	return errorStatus(r.Err, r.Err.Message(t, r.Key, r.AnsweredBy), map[string]string{"answered_by": r.AnsweredBy})
 }
 
 // wholeFailure returns the status of a FindCoordinators none of whose keys a broker
@@ -83,21 +83,33 @@ var wholeReasons = map[Reason]bool{
 }
 
 // statusOf is the status of a failure that concerns no single key.
-func statusOf(e *LookupError) error {
+func statusOf(e *LookupError) error { return errorStatus(e, wholeMessage(e), nil) }
+
+func wholeMessage(e *LookupError) string {
 	message := e.Happened
 	if e.Detail != "" {
 		message += ": " + e.Detail
 	}
-	return errorStatus(e, message+"; "+e.Do, "")
+	return message + "; " + e.Do
 }
 
-func errorStatus(e *LookupError, message, answeredBy string) error {
+// tooManyWaiting is the status of a call that met FinderConfig.MaxWaitingKeys.
+func tooManyWaiting(most int) error {
+	const setting = "limits.max-waiting-keys"
+	e := failure(ReasonOverloaded, fmt.Sprintf("more than %d keys would wait (setting %s)", most, setting))
+	return errorStatus(e, wholeMessage(e), map[string]string{"setting": setting, "limit": strconv.Itoa(most)})
+}
+
+// errorStatus has those of the metadata that are not empty.
+func errorStatus(e *LookupError, message string, more map[string]string) error {
 	metadata := map[string]string{"retriable": strconv.FormatBool(e.Retriable)}
 	if e.Kafka {
 		metadata["kafka_code"] = strconv.Itoa(int(e.Code))
 	}
-	if answeredBy != "" {
-		metadata["answered_by"] = answeredBy
+	for name, value := range more {
+		if value != "" {
+			metadata[name] = value
+		}
 	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: string(e.Reason), Domain: Domain, Metadata: metadata}}
 	if e.Retriable && (e.GRPC == codes.Unavailable || e.GRPC == codes.ResourceExhausted) {

@@ -51,5 +51,23 @@ func (a *Authorities) StillTrust(chains [][]*x509.Certificate) bool {
 			return true
 		}
 	}
-	return false
+	return a.verify(chains)
+}
+
+// verify looks for a chain that the handshake has not made: to an authority whose own
+// certificate was renewed, or to one that was added.
+func (a *Authorities) verify(chains [][]*x509.Certificate) bool {
+	if len(chains) == 0 || len(chains[0]) == 0 {
+		return false
+	}
+	between := x509.NewCertPool()
+	for _, chain := range chains {
+		for _, certificate := range chain[1:] {
+			between.AddCert(certificate)
+		}
+	}
+	_, err := chains[0][0].Verify(x509.VerifyOptions{
+		Roots: a.Pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err == nil
 }

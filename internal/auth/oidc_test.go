@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -289,4 +290,47 @@ func (l *lockedLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// FuzzJWTs: of what strangers send only a token that the issuer has signed gets in; and
+// whatever claims the issuer signs, only those that are good now, for this service.
+func FuzzJWTs(f *testing.F) {
+	i := newIssuer(f, false)
+	key := newKey(f, "1", jose.ES256)
+	i.publish(key)
+	a := i.trusting(f, nil, keyTimes{refresh: time.Hour, cooldown: time.Hour, retry: time.Hour, timeout: 5 * time.Second})
+	good := key.sign(f, i.claims(nil), nil)
+	_, cause := ask(f.Context(), a, good)
+	require.Empty(f, cause)
+	parts := strings.Split(good, ".")
+	text, err := json.Marshal(i.claims(nil))
+	require.NoError(f, err)
+	f.Add(good, string(text))
+	f.Add("e30."+parts[1]+"."+parts[2], `{}`)
+	f.Add(parts[0]+"."+parts[1]+".", strings.Replace(string(text), `"coordsvc"`, `["x","coordsvc"]`, 1))
+	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`))+"."+parts[1]+".", strings.Replace(string(text), `"sub":"alice"`, `"sub":["alice"]`, 1))
+	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","kid":"1","typ":"at+jwt"}`))+"."+parts[1]+"."+parts[2], `{"exp":1e300,"iss":1}`)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key.private}, (&jose.SignerOptions{}).WithHeader("kid", "1"))
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, token, claims string) {
+		if _, cause := ask(t.Context(), a, token); cause == "" {
+			require.True(t, strings.HasPrefix(strings.Trim(token, " "), parts[0]+"."+parts[1]+"."), "%q", token)
+		}
+		signed, err := signer.Sign([]byte(claims))
+		require.NoError(t, err)
+		compact, err := signed.CompactSerialize()
+		require.NoError(t, err)
+		caller, cause := ask(t.Context(), a, compact)
+		if cause != "" {
+			return
+		}
+		c := map[string]any{}
+		require.NoError(t, json.Unmarshal([]byte(claims), &c), "%s", claims)
+		require.Equal(t, i.URL, c["iss"])
+		require.Equal(t, "jwt:"+c["sub"].(string), caller)
+		require.NotEmpty(t, c["sub"])
+		require.Greater(t, c["exp"], float64(time.Now().Add(-2*time.Minute).Unix()))
+		list, _ := c["aud"].([]any)
+		require.True(t, slices.ContainsFunc(append(list, c["aud"]), func(aud any) bool { return aud == any("coordsvc") || aud == any("other") }), "%v", c["aud"])
+	})
 }

@@ -140,8 +140,9 @@ func (r *policyReader) rule(node ast.Node) error {
 	var typeNames []string
 	err := r.mapping(node, map[string]func(ast.Node) error{
 		"callers": texts("callers", func(text string) error {
-			made.callers = append(made.callers, pattern(text))
-			return checkCaller(text)
+			caller, err := parseCaller(text)
+			made.callers = append(made.callers, caller)
+			return err
 		}),
 		"key-types": texts("key-types", func(text string) error {
 			typeNames = append(typeNames, text)
@@ -192,13 +193,21 @@ func texts(name string, take func(string) error) func(ast.Node) error {
 // callerKinds are what names of callers begin with.
 var callerKinds = []string{"token:", "jwt:", "cert:"}
 
-func checkCaller(text string) error {
+// parseCaller reads the name of a caller. Those of certificates are as in auth.allowed-subjects.
+func parseCaller(text string) (pattern, error) {
+	if text == "*" { // every caller
+		return pattern(text), nil
+	}
+	if name, ok := strings.CutPrefix(text, "cert:"); ok && name != "" && name != "*" {
+		names, err := parseSubjects([]string{name})
+		if err != nil {
+			return "", err
+		}
+		return "cert:" + names[0], nil
+	}
 	name, _ := strings.CutSuffix(text, "*")
-	if text == "*" {
-		return nil // every caller
-	}
 	if !slices.ContainsFunc(callerKinds, func(kind string) bool { return strings.HasPrefix(name, kind) }) {
-		return fmt.Errorf("%s does not begin with token:, jwt: or cert:; \"*\" is every caller", clip(text))
+		return "", fmt.Errorf("%s does not begin with token:, jwt: or cert:; \"*\" is every caller", clip(text))
 	}
-	return nil
+	return pattern(text), nil
 }

@@ -2,7 +2,11 @@ package auth
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -70,6 +74,28 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// A certificate has the same names in the policy as in auth.allowed-subjects.
+func TestPolicyNamesCertificatesAsSubjects(t *testing.T) {
+	p, err := parsePolicy([]byte("rules:\n  - callers: ['cert:Orders.Example', 'cert:Pay*', 'cert:spiffe://prod.example/Ops']\n    prefixes: ['']\n"))
+	require.NoError(t, err)
+	for certificate, allowed := range map[*x509.Certificate]bool{
+		{Subject: pkix.Name{CommonName: "ORDERS.example"}}:                                          true,
+		{DNSNames: []string{"orders.Example"}}:                                                      true,
+		{Subject: pkix.Name{CommonName: "Payments"}}:                                                true,
+		{URIs: []*url.URL{{Scheme: "spiffe", Host: "prod.example", Path: "/Ops"}}}:                  true,
+		{URIs: []*url.URL{{Scheme: "spiffe", Host: "prod.example", Path: "/ops"}}}:                  false,
+		{Subject: pkix.Name{CommonName: "spiffe://prod.example/Ops"}}:                               false,
+		{Subject: pkix.Name{CommonName: "orders"}, DNSNames: []string{"x.orders.example", "repay"}}: false,
+	} {
+		names, refusal := subjects(nil).names(&tls.ConnectionState{
+			PeerCertificates: []*x509.Certificate{certificate}, VerifiedChains: [][]*x509.Certificate{{certificate}},
+		})
+		require.Nil(t, refusal)
+		denied := p.authorize(Caller{names}, group, []string{"k"})
+		require.Equal(t, allowed, denied == nil, "%v", names)
+	}
+}
+
 func TestPolicyMistakes(t *testing.T) {
 	for content, says := range map[string]string{
 		"":                           "holds no rule",
@@ -86,6 +112,8 @@ func TestPolicyMistakes(t *testing.T) {
 		"rules:\n  - callers: []\n    prefixes: [a]":                                           "line 2: callers is a list with at least one",
 		"rules:\n  - callers: [payments]\n    prefixes: [a]":                                   `"payments" does not begin with token:, jwt: or cert:`,
 		"rules:\n  - callers: [t*]\n    prefixes: [a]":                                         "does not begin with",
+		"rules:\n  - callers: ['cert:spiffe://prod*']\n    prefixes: [a]":                      "line 2: \"spiffe://prod*\": a SPIFFE id has a trust domain and a path",
+		"rules:\n  - callers: ['cert:CN=orders']\n    prefixes: [a]":                           "of CN=orders,O=Example write orders",
 		"rules:\n  - callers: ['*']\n    prefix: [a]":                                          `line 3: "prefix" is not known here`,
 		"rules:\n  - callers: ['*']\n    prefixes: [a]\n    prefixes: [b]":                     "line 4: prefixes is given twice",
 		"rules:\n  - callers: ['*']\n    key-types: [TOPIC]\n    prefixes: [b]":                `line 3: "TOPIC" is no key type`,

@@ -73,10 +73,10 @@ func collectorURL() Limit {
 			switch {
 			case value == "":
 				return nil
+			case holdsUser(value.(string)):
+				return errors.New("the URL holds a user or a password, which would be shown; give credentials in OTEL_EXPORTER_OTLP_HEADERS")
 			case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
 				return errors.New("the value is no URL that begins with http:// or https:// and a host, for example http://otel-collector.example:4318")
-			case u.User != nil:
-				return errors.New("the URL holds a user or a password, which would be shown; give credentials in OTEL_EXPORTER_OTLP_HEADERS")
 			case u.RawQuery != "" || u.Fragment != "":
 				return errors.New("the URL has a query or a fragment; give only scheme, host, port and, if need be, a path")
 			}
@@ -138,6 +138,29 @@ func oneLine() Limit {
 	}}
 }
 
+// holdsUser reports whether a text that should be a URL has a user or a password in it,
+// as far as can be told: no message may quote it then, nor may it be shown.
+func holdsUser(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return strings.Contains(text, "@")
+	}
+	return u.User != nil
+}
+
+// withoutUser allows every URL that can be shown: the rest of it is judged elsewhere.
+func withoutUser() Limit {
+	return Limit{
+		Syntax: "URL",
+		check: func(value any) error {
+			if holdsUser(value.(string)) {
+				return errors.New("the URL holds a user or a password, which would be shown")
+			}
+			return nil
+		},
+	}
+}
+
 // httpURL allows what can be fetched. A password in it would be printed with it.
 func httpURL() Limit {
 	return Limit{
@@ -146,7 +169,7 @@ func httpURL() Limit {
 			text := value.(string)
 			u, err := url.Parse(text)
 			switch {
-			case err == nil && u.User != nil:
+			case holdsUser(text):
 				return errors.New("the URL holds a user or a password; give them by settings of their own")
 			case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
 				return fmt.Errorf("%q is no URL that begins with https:// or http:// and has a host", text)

@@ -422,6 +422,7 @@ var table = []*Setting{
 		Example: "https://login.example/realms/prod",
 		Doc: "URL of the OpenID Connect issuer whose JWTs are accepted as bearer tokens. " +
 			"Its keys are fetched in the background, so that it may be down when the service starts.",
+		Limit: withoutUser(),
 		field: func(s *Settings) any { return &s.Auth.OIDC.Issuer },
 	},
 	{

@@ -117,11 +117,12 @@ func (f *front) overLimit(err error) *refusal {
 // checkContentType lets nothing but JSON pass. That also keeps web pages of other
 // origins out: a form cannot send it.
 func checkContentType(h http.Header) *refusal {
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+	// Of two that differ, one reader would heed the first and another the last.
+	if encoding := strings.Join(h.Values("Content-Encoding"), ", "); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return refuse(http.StatusUnsupportedMediaType, codes.InvalidArgument, "UNSUPPORTED_MEDIA_TYPE",
 			"the body has Content-Encoding %q: send it as it is", clip(encoding))
 	}
-	given := h.Get("Content-Type")
+	given := strings.Join(h.Values("Content-Type"), ", ")
 	mediaType, attributes, err := mime.ParseMediaType(given)
 	charset := attributes["charset"]
 	if err != nil || mediaType != jsonContentType || (charset != "" && !strings.EqualFold(charset, "utf-8")) {
@@ -152,12 +153,10 @@ func checkObject(text []byte, p params) (keys int, problem *refusal) {
 			return 0, problem
 		case f.IsList():
 			keys += s.elements
-		case f.Enum() != nil && isPlainString(s.value):
-			name := s.value[1 : len(s.value)-1]
-			if _, problem := enumValue(f, string(name)); problem != nil {
+		case f.Enum() != nil && s.value[0] == '"':
+			if problem := upperInPlace(f, s.value); problem != nil {
 				return 0, problem
 			}
-			upperInPlace(f, name)
 		}
 	}
 	if s.closed && len(bytes.TrimSpace(text[s.at:])) > 0 {
@@ -167,15 +166,22 @@ func checkObject(text []byte, p params) (keys int, problem *refusal) {
 	return keys, nil
 }
 
-// isPlainString reports whether raw is a JSON string without escapes.
-func isPlainString(raw []byte) bool {
-	return len(raw) >= 2 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0
-}
-
-func upperInPlace(f protoreflect.FieldDescriptor, name []byte) {
-	if upper := upperASCII(string(name)); f.Enum().Values().ByName(protoreflect.Name(upper)) != nil {
-		copy(name, upper)
+// upperInPlace makes the name of an enum value, a string as JSON writes it, one that the
+// decoder knows. Written without escapes it is no longer than before; spaces fill up.
+func upperInPlace(f protoreflect.FieldDescriptor, value []byte) *refusal {
+	var name string
+	if json.Unmarshal(value, &name) != nil {
+		return nil // the decoder's to refuse
 	}
+	if _, problem := enumValue(f, name); problem != nil {
+		return problem
+	}
+	if upper := upperASCII(name); f.Enum().Values().ByName(protoreflect.Name(upper)) != nil {
+		for i := copy(value, `"`+upper+`"`); i < len(value); i++ {
+			value[i] = ' '
+		}
+	}
+	return nil
 }
 
 // scanner goes through the members of a JSON object, top level only.

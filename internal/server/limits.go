@@ -24,6 +24,7 @@ const (
 	LimitMemory        = "limits.max-calls-memory"
 	LimitMessageBytes  = "limits.max-message-bytes"
 	LimitKeys          = "lookup.max-keys"
+	LimitWaitingKeys   = "limits.max-waiting-keys" // the service's
 )
 
 // Limits that nobody needs to set.
@@ -147,7 +148,7 @@ func admission(l *limiter) step {
 				if err := r.place.err; err != nil {
 					return nil, err
 				}
-				return handler(ctx, req)
+				return l.counting(handler(ctx, req))
 			}
 			if err := l.enter(); err != nil {
 				return nil, err
@@ -156,12 +157,19 @@ func admission(l *limiter) step {
 			memory := share{of: l.memory}
 			defer memory.giveBack()
 			if err := l.receive(ctx, &memory); err != nil {
-				l.tell(err)
-				return nil, err
+				return l.counting(nil, err)
 			}
-			return handler(ctx, req)
+			return l.counting(handler(ctx, req))
 		},
 	}
+}
+
+// counting is what it is given; refusals for a limit are counted.
+func (l *limiter) counting(resp any, err error) (any, error) {
+	if err != nil {
+		l.tell(err)
+	}
+	return resp, err
 }
 
 // tell counts a refusal if it is for a limit.

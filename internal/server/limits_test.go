@@ -69,7 +69,7 @@ func (l *limitsMet) count(setting string) int {
 }
 
 func TestLimitsHaveMetrics(t *testing.T) {
-	require.ElementsMatch(t, telemetry.Limits, []string{LimitCallsInFlight, LimitMemory, LimitMessageBytes, LimitKeys})
+	require.ElementsMatch(t, telemetry.Limits, []string{LimitCallsInFlight, LimitMemory, LimitMessageBytes, LimitWaitingKeys, LimitKeys})
 }
 
 // TestTooManyCalls: two calls are inside, of either protocol; the third is refused
@@ -202,26 +202,29 @@ func TestMessageSize(t *testing.T) {
 func TestTooManyKeys(t *testing.T) {
 	limits, svc := &limitsMet{counts: map[string]int{}}, &fakeService{}
 	r := start(t, svc, func(c *Config) { c.MaxKeys, c.OnLimit = 3, limits.met })
-	find := func(n int) (answer, error) {
-		_, err := r.grpc.FindCoordinators(t.Context(), &coordsvcv1.FindCoordinatorsRequest{Keys: make([]string, n)})
+	find := func(n int) (inBody, inQuery answer, err error) {
+		_, err = r.grpc.FindCoordinators(t.Context(), &coordsvcv1.FindCoordinatorsRequest{Keys: make([]string, n)})
 		body, jsonErr := json.Marshal(map[string]any{"keys": make([]string, n)})
 		require.NoError(t, jsonErr)
-		return r.do(t, "POST", "/v1/coordinators:find", string(body), "Content-Type", asJSON), err
+		return r.do(t, "POST", "/v1/coordinators:find", string(body), "Content-Type", asJSON),
+			r.do(t, "GET", "/v1/coordinators?"+strings.Repeat("keys=&", n), ""), err
 	}
-	got, err := find(3)
+	inBody, inQuery, err := find(3)
 	require.NoError(t, err)
-	require.Equal(t, 200, got.status)
+	require.Equal(t, 200, inBody.status)
+	require.Equal(t, 200, inQuery.status)
 
 	svc.saw(nil)
-	got, err = find(4)
-	require.Equal(t, 400, got.status)
-	for _, s := range []*status.Status{status.Convert(err), requireStatus(t, got, "INVALID_ARGUMENT")} {
+	inBody, inQuery, err = find(4)
+	require.Equal(t, 400, inBody.status)
+	require.Equal(t, 400, inQuery.status)
+	for _, s := range []*status.Status{status.Convert(err), requireStatus(t, inBody, "INVALID_ARGUMENT"), requireStatus(t, inQuery, "INVALID_ARGUMENT")} {
 		require.Equal(t, codes.InvalidArgument, s.Code())
 		require.Equal(t, "keys: has 4 keys; at most 3 a call (lookup.max-keys): ask in several calls", s.Message())
 		require.Equal(t, map[string]string{"retriable": "false", "setting": "lookup.max-keys", "limit": "3"}, errorInfoOf(s).GetMetadata())
 	}
 	require.Nil(t, svc.lastRequest())
-	require.Equal(t, 2, limits.count(LimitKeys))
+	require.Equal(t, 3, limits.count(LimitKeys))
 }
 
 // TestMemoryOfCalls: large calls that do not fit any more are refused at once by
@@ -283,7 +286,19 @@ func TestMemoryOfCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
-	require.Equal(t, 5, limits.count(LimitMemory))
+	// Keys in the URL take as much as keys in a body: for their bytes, and each for itself.
+	before, target := r.memory.used.Load(), "/v1/coordinators?"+strings.Repeat("keys=&", 100)
+	calls.Go(func() {
+		if got := r.do(t, "GET", target, ""); got.status != 200 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	})
+	<-inside
+	require.EqualValues(t, before+100*memoryPerKey+memoryPerByte*int64(len(target)), r.memory.used.Load())
+	got = r.do(t, "GET", "/v1/coordinator?key="+strings.Repeat("k", size), "")
+	require.Equal(t, http.StatusTooManyRequests, got.status)
+	full(requireStatus(t, got, "OVERLOADED"))
+	require.Equal(t, 6, limits.count(LimitMemory))
 
 	for _, call := range bothProtocols(r) {
 		require.NoError(t, call(t.Context(), "small"))

@@ -42,6 +42,17 @@ func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
+	return selfSigned(t, name, key)
+}
+
+// renewed is the same authority, with the same key, in a new certificate.
+func (a *authority) renewed(t testing.TB) *authority {
+	t.Helper()
+	return selfSigned(t, a.certificate.Subject.CommonName, a.key)
+}
+
+func selfSigned(t testing.TB, name string, key *ecdsa.PrivateKey) *authority {
+	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serials.Add(1)), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),

@@ -17,16 +17,17 @@ import (
 )
 
 // plainErrorListener makes JSON of the few errors that net/http writes itself,
-// as plain text, before there is a request that a handler could answer: a path
-// with a stray percent sign, headers over the limit, no Host. A person who looks
-// up the group `100%` by hand should read what to write instead.
+// as plain text or with no body, before there is a request that a handler could
+// answer: a path with a stray percent sign, headers over the limit, no Host. A person
+// who looks up the group `100%` by hand should read what to write instead.
 //
 // It stands outside of TLS, where the text can be read. net/http does not know
 // then that there is TLS: it speaks HTTP/1.1 only, and peerOf finds the state of
 // the connection by withTLSConn.
 type plainErrorListener struct {
 	net.Listener
-	tls *tls.Config // nil: plain HTTP
+	tls     *tls.Config                   // nil: plain HTTP
+	refused func(r *refusal, peer string) // is told of each
 }
 
 func (l plainErrorListener) Accept() (net.Conn, error) {
@@ -40,31 +41,42 @@ func (l plainErrorListener) Accept() (net.Conn, error) {
 		// Until net/http sets one for the first answer, this bounds the handshake;
 		// reading has the deadline of the headers.
 		_ = c.SetWriteDeadline(time.Now().Add(readHeaderTimeout))
-		return &plainErrorTLSConn{tls.Server(c, l.tls)}, nil
+		return &plainErrorTLSConn{tls.Server(c, l.tls), l.refused}, nil
 	case ok:
-		return &plainErrorConn{tcp}, nil
+		return &plainErrorConn{tcp, l.refused}, nil
 	default:
 		return c, nil
 	}
 }
 
 // plainErrorConn keeps the methods of a TCPConn that net/http looks for.
-type plainErrorConn struct{ *net.TCPConn }
+type plainErrorConn struct {
+	*net.TCPConn
+	refused func(r *refusal, peer string)
+}
 
-func (c *plainErrorConn) Write(p []byte) (int, error) { return writeWithJSONErrors(c.TCPConn, p) }
+func (c *plainErrorConn) Write(p []byte) (int, error) {
+	return writeWithJSONErrors(c.TCPConn, p, c.refused)
+}
 
 // plainErrorTLSConn is the same around TLS.
-type plainErrorTLSConn struct{ *tls.Conn }
+type plainErrorTLSConn struct {
+	*tls.Conn
+	refused func(r *refusal, peer string)
+}
 
-func (c *plainErrorTLSConn) Write(p []byte) (int, error) { return writeWithJSONErrors(c.Conn, p) }
+func (c *plainErrorTLSConn) Write(p []byte) (int, error) {
+	return writeWithJSONErrors(c.Conn, p, c.refused)
+}
 
 // Read answers who speaks HTTP to the port of HTTPS.
 func (c *plainErrorTLSConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	var notTLS tls.RecordHeaderError
 	if errors.As(err, &notTLS) && notTLS.Conn != nil && isHTTP(notTLS.RecordHeader[:]) {
-		_, _ = notTLS.Conn.Write(jsonError(refuse(http.StatusBadRequest, codes.InvalidArgument, "TLS_REQUIRED",
-			"this port speaks HTTPS: write https:// for http://")))
+		r := refuse(http.StatusBadRequest, codes.InvalidArgument, "TLS_REQUIRED", "this port speaks HTTPS: write https:// for http://")
+		c.refused(r, c.RemoteAddr().String())
+		_, _ = notTLS.Conn.Write(jsonError(r))
 		return n, io.EOF
 	}
 	return n, err
@@ -93,21 +105,31 @@ func withTLSConn(ctx context.Context, c net.Conn) context.Context {
 // nothing else: answers of handlers have other headers in between.
 const plainErrorHeaders = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
-func writeWithJSONErrors(w io.Writer, p []byte) (int, error) {
-	statusLine, rest, _ := bytes.Cut(p, []byte("\r\n"))
+// isExpectationFailed reports whether that is the status line of net/http's answer,
+// without a body, to an Expect header that it does not know. No handler answers 417.
+func isExpectationFailed(statusLine []byte) bool {
+	return string(statusLine) == "HTTP/1.1 417 Expectation Failed" || string(statusLine) == "HTTP/1.0 417 Expectation Failed"
+}
+
+// writeWithJSONErrors may be given the middle of an answer, with text of the caller in
+// it: but no line's end, which JSON escapes.
+func writeWithJSONErrors(c net.Conn, p []byte, refused func(r *refusal, peer string)) (int, error) {
+	statusLine, rest, isHead := bytes.Cut(p, []byte("\r\n"))
 	text, isPlainError := bytes.CutPrefix(rest, []byte(plainErrorHeaders))
-	if !isPlainError {
-		return w.Write(p)
+	if !isPlainError && !(isHead && isExpectationFailed(statusLine)) {
+		return c.Write(p)
 	}
-	if _, err := w.Write(asJSONError(string(statusLine), string(text))); err != nil {
+	r := refusalOf(string(statusLine), string(text))
+	refused(r, c.RemoteAddr().String())
+	if _, err := c.Write(jsonError(r)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// asJSONError is the whole answer with a JSON body. A status line is
+// refusalOf says in our words what net/http has refused. A status line is
 // `HTTP/1.1 400 Bad Request`, followed by `: reason` at times.
-func asJSONError(statusLine, text string) []byte {
+func refusalOf(statusLine, text string) *refusal {
 	fields := strings.Fields(statusLine)
 	code := http.StatusBadRequest
 	if len(fields) > 1 {
@@ -115,16 +137,18 @@ func asJSONError(statusLine, text string) []byte {
 			code = n
 		}
 	}
-	r := refuse(code, codes.InvalidArgument, "MALFORMED_REQUEST",
-		"this is no HTTP request that can be read (%s); if it holds a key, a percent sign that is meant as itself is written %%25, and a space %%20", clip(text))
 	switch code {
 	case http.StatusRequestHeaderFieldsTooLarge:
-		r = refuse(code, codes.ResourceExhausted, "HEADERS_TOO_LARGE",
+		return refuse(code, codes.ResourceExhausted, "HEADERS_TOO_LARGE",
 			"the request line and headers are over the limit of %d bytes: POST the keys to /v1/coordinators:find", maxHeaderBytes)
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
-		r = refuse(code, codes.Unimplemented, "UNSUPPORTED_HTTP", "%s", clip(text))
+		return refuse(code, codes.Unimplemented, "UNSUPPORTED_HTTP", "%s", clip(text))
+	case http.StatusExpectationFailed:
+		return refuse(code, codes.Unimplemented, "UNSUPPORTED_HTTP", "the header Expect can be 100-continue only")
+	default:
+		return refuse(code, codes.InvalidArgument, "MALFORMED_REQUEST",
+			"this is no HTTP request that can be read (%s); if it holds a key, a percent sign that is meant as itself is written %%25, and a space %%20", clip(text))
 	}
-	return jsonError(r)
 }
 
 // jsonError is the answer as it goes over the wire.

@@ -201,6 +201,9 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 			return nil
 		}
 		defer f.leave(call)
+		if err := call.place.share.take(memoryPerByte * int64(len(r.RequestURI))); err != nil {
+			return f.overLimit(err)
+		}
 	}
 	values, problem := parseQuery(matched, r.URL.RawQuery)
 	if problem != nil {
@@ -209,6 +212,11 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 	for name, value := range inPath {
 		if problem := addValue(values, matched.request.Fields().ByTextName(name), value); problem != nil {
 			return problem
+		}
+	}
+	if keys := values["keys"]; keys != nil {
+		if err := f.limits.keys(len(keys), &call.place.share); err != nil {
+			return f.overLimit(err)
 		}
 	}
 	body, problem := f.body(w, r, matched, call)
@@ -268,7 +276,7 @@ var timeoutUnits = map[byte]time.Duration{
 
 // timeout is the Grpc-Timeout header, capped; 0 without one.
 func (f *front) timeout(h http.Header) (time.Duration, *refusal) {
-	given := h.Get("Grpc-Timeout")
+	given := strings.Join(h.Values("Grpc-Timeout"), ", ") // of two, which are refused, neither would be right
 	if given == "" {
 		return 0, nil
 	}
@@ -338,12 +346,20 @@ func (f *front) routingFault(_ context.Context, _ *runtime.ServeMux, _ runtime.M
 // logRefusal logs and counts a request that did not become a call. Its path and query may
 // hold keys: they are not logged.
 func (f *front) logRefusal(r *http.Request, call *restCall, answer *refusal) {
+	f.refused(r.Context(), answer, slog.String("request_id", call.requestID), slog.String("peer", r.RemoteAddr))
+}
+
+// unread is logRefusal for a request that net/http could not read.
+func (f *front) unread(answer *refusal, peer string) {
+	f.refused(context.Background(), answer, slog.String("peer", peer))
+}
+
+func (f *front) refused(ctx context.Context, answer *refusal, who ...slog.Attr) {
 	if f.metrics != nil {
 		f.metrics.Refused(answer.httpStatus)
 	}
-	f.logger.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
-		slog.Int("status", answer.httpStatus), slog.String("reason", reasonOf(answer.status.Err())),
-		slog.String("protocol", "REST"), slog.String("request_id", call.requestID), slog.String("peer", r.RemoteAddr))
+	f.logger.LogAttrs(ctx, slog.LevelInfo, "request refused", append([]slog.Attr{
+		slog.Int("status", answer.httpStatus), slog.String("reason", reasonOf(answer.status.Err())), slog.String("protocol", "REST")}, who...)...)
 }
 
 // recovered answers a panic of the front or the gateway; those of the service

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -27,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coordsvc/coordsvc/api/openapi"
+	"github.com/coordsvc/coordsvc/internal/telemetry"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
@@ -67,6 +69,7 @@ func TestREST(t *testing.T) {
 		{name: "no keys is the service's to judge", method: "GET", target: "/v1/coordinators", status: 200, want: `{"results":[],"failed":0}`},
 		{name: "body", method: "POST", target: find, contentType: asJSON, body: `{"keyType":"GROUP","keys":["orders"],"timeout":"2.5s"}`, status: 200, want: listFound},
 		{name: "body, snake case, mixed case", method: "POST", target: find, contentType: asJSON, body: `{"key_type":"gRoUp","keys":["orders"]}`, status: 200, want: listFound},
+		{name: "body, escaped key type", method: "POST", target: find, contentType: asJSON, body: `{"keyType":"\u0067roup","keys":["orders"]}`, status: 200, want: listFound},
 		{name: "body, key type by number", method: "POST", target: find, contentType: asJSON, body: `{"keyType":3,"keys":["orders"]}`, status: 200, want: listFound},
 		{name: "body, null is absent", method: "POST", target: find, contentType: asJSON, body: `{"keyType":null,"keys":["orders"],"timeout":null}`, status: 200, want: listFound},
 		{name: "body with charset", method: "POST", target: find, contentType: "application/json; charset=UTF-8", body: `{"keys":["orders"]}`, status: 200, want: listFound},
@@ -134,6 +137,8 @@ func TestREST(t *testing.T) {
 		{name: "field twice", method: "POST", target: find, contentType: asJSON, body: `{"keys":["a"],"keys":["b"]}`, status: 400, reason: "INVALID_ARGUMENT", says: []string{"keys"}},
 		{name: "field twice, two spellings", method: "POST", target: find, contentType: asJSON, body: `{"keyType":"GROUP","key_type":"SHARE","keys":["b"]}`, status: 400, reason: "INVALID_ARGUMENT", says: []string{"key_type"}},
 		{name: "unknown key type", method: "POST", target: find, contentType: asJSON, body: `{"keyType":"topic","keys":["a"]}`, status: 400, reason: "INVALID_ARGUMENT", says: []string{`"topic"`, "GROUP, TRANSACTION or SHARE"}},
+		{name: "unknown key type, escaped", method: "POST", target: find, contentType: asJSON, body: `{"keyType":"\u0074opic","keys":["a"]}`, status: 400, reason: "INVALID_ARGUMENT", says: []string{`"topic"`, "GROUP, TRANSACTION or SHARE"}},
+		{name: "key type of half a surrogate pair", method: "POST", target: find, contentType: asJSON, body: `{"keyType":"\ud800","keys":["a"]}`, status: 400, reason: "INVALID_ARGUMENT"},
 		{name: "second object", method: "POST", target: find, contentType: asJSON, body: `{"keys":["a"]}{"keys":["b"]}`, status: 400, reason: "TRAILING_DATA", says: []string{"byte 14"}},
 		{name: "garbage behind", method: "POST", target: find, contentType: asJSON, body: `{"keys":["a"]} x`, status: 400, reason: "TRAILING_DATA"},
 		{name: "NUL behind", method: "POST", target: find, contentType: asJSON, body: "{\"keys\":[\"a\"]}\x00", status: 400, reason: "TRAILING_DATA"},
@@ -235,7 +240,8 @@ func TestFieldViolationsAreNamed(t *testing.T) {
 
 // TestWhatNetHTTPRefuses sends what net/http answers itself, as plain text.
 func TestWhatNetHTTPRefuses(t *testing.T) {
-	r := start(t, &fakeService{})
+	metrics := telemetry.NewMetrics(telemetry.Build{})
+	r := start(t, &fakeService{}, func(c *Config) { c.Metrics = metrics })
 	cases := []struct {
 		name, raw string
 		status    int
@@ -248,6 +254,8 @@ func TestWhatNetHTTPRefuses(t *testing.T) {
 		{"no Host", "GET /v1/brokers HTTP/1.1\r\n\r\n", 400, "MALFORMED_REQUEST", "Host"},
 		{"headers too large", "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nX-Large: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", 431, "HEADERS_TOO_LARGE", "/v1/coordinators:find"},
 		{"transfer encoding", "POST /v1/coordinators:find HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "UNSUPPORTED_HTTP", ""},
+		{"an expectation of nobody", "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nExpect: the-worst\r\n\r\n", 417, "UNSUPPORTED_HTTP", "100-continue"},
+		{"an expectation of nobody, HTTP/1.0", "GET /v1/brokers HTTP/1.0\r\nExpect: the-worst\r\n\r\n", 417, "UNSUPPORTED_HTTP", "100-continue"},
 		{"gibberish", "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400, "MALFORMED_REQUEST", ""},
 	}
 	for _, c := range cases {
@@ -258,6 +266,11 @@ func TestWhatNetHTTPRefuses(t *testing.T) {
 			requireStatus(t, got, c.reason, c.says)
 		})
 	}
+	counted := string(r.doAt(t, r.AdminAddr(), "GET", "/metrics", "").body)
+	for status, times := range map[string]int{"400": 5, "431": 1, "501": 1, "other": 2} {
+		require.Contains(t, counted, fmt.Sprintf("coordsvc_rest_refusals_total{status=%q} %d\n", status, times))
+	}
+	require.Contains(t, r.log.String(), "HEADERS_TOO_LARGE")
 	// And what it reads but no client of net/http would send.
 	got := exchange(t, r.HTTPAddr(), "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Equal(t, 204, got.status)
@@ -271,6 +284,31 @@ func TestWhatNetHTTPRefuses(t *testing.T) {
 	requireStatus(t, got, "UNEXPECTED_BODY")
 	got = exchange(t, r.HTTPAddr(), "GET http://x/v1/brokers HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Equal(t, 200, got.status)
+}
+
+// TestHeadersGivenTwice: a proxy in front may have judged the other one.
+func TestHeadersGivenTwice(t *testing.T) {
+	r := start(t, &fakeService{})
+	const post = "POST /v1/coordinators:find HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 14\r\n"
+	const json = "Content-Type: application/json\r\n"
+	const body = "\r\n{\"keys\":[\"a\"]}"
+	for _, c := range []struct {
+		head   string
+		status int
+		reason string
+	}{
+		{post + json + "Content-Type: text/plain\r\n" + body, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{post + json + json + body, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{post + json + "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n" + body, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{post + json + "Grpc-Timeout: 5S\r\nGrpc-Timeout: 1S\r\n" + body, 400, "INVALID_ARGUMENT"},
+		{"GET /v1/brokers HTTP/1.1\r\nHost: x\r\nHost: y\r\nConnection: close\r\n\r\n", 400, "MALFORMED_REQUEST"},
+		{post + json + "Content-Length: 15\r\n" + body, 400, "MALFORMED_REQUEST"},
+	} {
+		got := exchange(t, r.HTTPAddr(), c.head)
+		require.Equal(t, c.status, got.status, "%s", c.head)
+		requireStatus(t, got, c.reason)
+	}
+	require.Equal(t, 200, exchange(t, r.HTTPAddr(), post+json+body).status)
 }
 
 // exchange sends raw bytes and reads one answer.
@@ -503,7 +541,9 @@ func TestRoutesAreTheOpenAPI(t *testing.T) {
 func TestFaultsOfTheFrontAreAnswers(t *testing.T) {
 	log := new(logBuffer)
 	logger := slog.New(slog.NewJSONHandler(log, nil))
-	f, err := newFront(DefaultConfig(), newInProcess(&fakeService{}, chain(nil).unary()), openGate(t), newLimiter(DefaultConfig()), new(atomic.Bool), logger)
+	cfg := DefaultConfig()
+	cfg.MaxMemory = 1 << 30
+	f, err := newFront(cfg, newInProcess(&fakeService{}, chain(nil).unary()), openGate(t), newLimiter(cfg), new(atomic.Bool), logger)
 	require.NoError(t, err)
 	ask := func(target string) answer {
 		w, ok := send(t, f, "GET", target, "")

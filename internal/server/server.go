@@ -145,6 +145,7 @@ type Server struct {
 	health   *health.Server
 	newGRPC  func() *grpc.Server // its workers run from then on
 	grpc     *grpc.Server
+	front    *front
 	rest     *http.Server
 	admin    *http.Server
 
@@ -198,13 +199,12 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	if err != nil {
 		return nil, err
 	}
-	front, err := newFront(cfg, newInProcess(svc, calls.unary()), gate, limits, &s.drain.stopping, logger)
-	if err != nil {
+	if s.front, err = newFront(cfg, newInProcess(svc, calls.unary()), gate, limits, &s.drain.stopping, logger); err != nil {
 		return nil, err
 	}
 	s.newGRPC = func() *grpc.Server { return newGRPCServer(cfg, svc, s.health, calls, gate) }
 	s.rest = &http.Server{
-		Handler:           front,
+		Handler:           s.front,
 		ConnContext:       connected,
 		ReadHeaderTimeout: readHeaderTimeout,
 		// Both run from the start of the request and go on while it is

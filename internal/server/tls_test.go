@@ -286,3 +286,26 @@ func TestClientAuthoritiesFollowTheFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, overREST.status)
 }
+
+// An authority that renews its own certificate, and keeps its key, is the same one:
+// connections that were open before go on.
+func TestRenewedClientAuthorityIsTheSame(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	renewed, server := ca.renewed(t), ca.issue(t, "server", time.Hour)
+	require.NotEqual(t, ca.pem, renewed.pem)
+	folder := newTLSFolder(t, server, ca)
+	r := start(t, &fakeService{}, folder.demandCertificates)
+	open := r.connect(t, ca, ca.issue(t, "open", time.Hour).pair)
+	ask := func() {
+		t.Helper()
+		_, err := open.grpc.GetCoordinator(t.Context(), &coordsvcv1.GetCoordinatorRequest{Key: "a"})
+		require.NoError(t, err)
+		got, err := open.get(t.Context(), "/v1/coordinators/GROUP/a")
+		require.NoError(t, err)
+		require.Equal(t, 200, got.status, "%s", got.body)
+	}
+	ask()
+	folder.swap(t, server.cert, server.key, renewed)
+	eventually(t, func() bool { return strings.Contains(r.log.String(), "changed files are in use") })
+	ask()
+}

@@ -3,13 +3,14 @@ package telemetry
 import "github.com/prometheus/client_golang/prometheus"
 
 // Limits are the settings whose limit the server can refuse a call for.
-var Limits = []string{"limits.max-calls-in-flight", "limits.max-calls-memory", "limits.max-message-bytes", "lookup.max-keys"}
+var Limits = []string{
+	"limits.max-calls-in-flight", "limits.max-calls-memory", "limits.max-message-bytes", "limits.max-waiting-keys", "lookup.max-keys",
+}
 
 func newLimitMetrics(r *prometheus.Registry) *prometheus.CounterVec {
 	met := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "limits_met_total",
-		Help: "Calls that were refused for a limit, by its setting. limits.max-waiting-keys is not among them: see " +
-			namespace + "_calls_total with the code RESOURCE_EXHAUSTED.",
+		Help: "Calls that were refused for a limit, by its setting.",
 	}, []string{"setting"})
 	for _, setting := range Limits {
 		met.WithLabelValues(setting)

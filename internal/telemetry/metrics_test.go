@@ -13,14 +13,40 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 	"github.com/coordsvc/coordsvc/internal/kafkatest"
 	"github.com/coordsvc/coordsvc/kafkawire"
+	"github.com/coordsvc/coordsvc/service"
 )
+
+// The Finder's limit is named and counted like those of the server.
+func TestTooManyWaitingKeysAreCounted(t *testing.T) {
+	r := start(t, options{finder: service.FinderConfig{MaxWaitingKeys: 2}})
+	_, err := r.grpc.FindCoordinators(t.Context(), &coordsvcv1.FindCoordinatorsRequest{Keys: []string{"a", "b"}})
+	require.NoError(t, err)
+	_, err = r.grpc.FindCoordinators(t.Context(), &coordsvcv1.FindCoordinatorsRequest{Keys: []string{"a", "b", "c"}})
+	overGRPC := status.Convert(err)
+	require.Equal(t, codes.ResourceExhausted, overGRPC.Code())
+	require.Contains(t, overGRPC.Message(), "more than 2 keys would wait (setting limits.max-waiting-keys)")
+	require.Equal(t, map[string]string{"retriable": "true", "setting": "limits.max-waiting-keys", "limit": "2"},
+		overGRPC.Details()[0].(*errdetails.ErrorInfo).GetMetadata())
+
+	httpStatus, body := r.get(t, r.HTTPAddr(), "/v1/coordinators?keys=a&keys=b&keys=c")
+	require.Equal(t, http.StatusTooManyRequests, httpStatus)
+	overREST := &spb.Status{}
+	require.NoError(t, protojson.Unmarshal([]byte(body), overREST))
+	require.Equal(t, overGRPC.Proto().String(), overREST.String())
+	require.EqualValues(t, 2, r.scrape(t)[`coordsvc_limits_met_total{setting="limits.max-waiting-keys"}`])
+}
 
 func TestWhatIsCounted(t *testing.T) {
 	r := start(t, options{})

@@ -78,7 +78,7 @@ func start(t testing.TB, o options) *rig {
 	}
 	if !o.unseen {
 		r.metrics = telemetry.NewMetrics(telemetry.Build{Version: "v1.2.3", Commit: "abc"})
-		cfg.Metrics, o.finder.Observer = r.metrics, r.metrics
+		cfg.Metrics, o.finder.Observer, cfg.OnLimit = r.metrics, r.metrics, r.metrics.LimitMet
 	}
 	finder := service.NewFinder(r.cluster, o.finder)
 	if !o.unseen {
