@@ -152,12 +152,10 @@ func checkObject(text []byte, p params) (keys int, problem *refusal) {
 			return 0, problem
 		case f.IsList():
 			keys += s.elements
-		case f.Enum() != nil && isPlainString(s.value):
-			name := s.value[1 : len(s.value)-1]
-			if _, problem := enumValue(f, string(name)); problem != nil {
+		default:
+			if problem := checkString(f, s.value); problem != nil {
 				return 0, problem
 			}
-			upperInPlace(f, name)
 		}
 	}
 	if s.closed && len(bytes.TrimSpace(text[s.at:])) > 0 {
@@ -167,15 +165,30 @@ func checkObject(text []byte, p params) (keys int, problem *refusal) {
 	return keys, nil
 }
 
+// checkString refuses a JSON string that says nothing to the field, in the words of the
+// query, and rewrites the name of an enum value.
+func checkString(f protoreflect.FieldDescriptor, raw []byte) *refusal {
+	var text string
+	if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
+		return nil
+	}
+	switch {
+	case isDuration(f):
+		_, problem := parseDuration(f, text)
+		return problem
+	case f.Enum() == nil:
+		return nil
+	case enumNamed(f, text) == nil:
+		return refuseEnum(f, text)
+	case isPlainString(raw):
+		copy(raw[1:], upperASCII(text))
+	}
+	return nil
+}
+
 // isPlainString reports whether raw is a JSON string without escapes.
 func isPlainString(raw []byte) bool {
 	return len(raw) >= 2 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0
-}
-
-func upperInPlace(f protoreflect.FieldDescriptor, name []byte) {
-	if upper := upperASCII(string(name)); f.Enum().Values().ByName(protoreflect.Name(upper)) != nil {
-		copy(name, upper)
-	}
 }
 
 // scanner goes through the members of a JSON object, top level only.
