@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/config"
 	"github.com/coordsvc/coordsvc/internal/server"
 )
 
@@ -21,7 +24,7 @@ type brokersCmd struct {
 
 // Help is shown by kong under the usage.
 func (brokersCmd) Help() string {
-	return `It connects to each broker once and shows what was negotiated: the place to start when a lookup fails.
+	return `It connects once to each address given and to each broker that the cluster names, and shows what was negotiated: the place to start when a lookup fails.
 
 Examples:
 
@@ -37,15 +40,26 @@ func (c *brokersCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	instance, closeInstance, err := c.connect(inv, loaded)
+	ctx, cancel := context.WithTimeout(inv.ctx, loaded.Lookup.DefaultTimeout)
+	defer cancel()
+	brokers, err := c.tryBrokers(ctx, inv, loaded)
 	if err != nil {
 		return err
 	}
-	defer closeInstance()
-
-	brokers, err := triedBrokers(inv.ctx, instance, loaded.Lookup.DefaultTimeout, loaded.Kafka.DiscoverBrokers)
-	if err != nil {
-		return err
+	// The pool stops at the first address that names the cluster's brokers: the others
+	// that were given may be misspelt, or other names of those brokers.
+	given := *loaded
+	given.Kafka.DiscoverBrokers = false
+	given.Kafka.Brokers = untriedAddresses(brokers)
+	if len(given.Kafka.Brokers) > 0 && ctx.Err() == nil {
+		others, err := c.tryBrokers(ctx, inv, &given)
+		if err != nil {
+			return err
+		}
+		brokers.Brokers = append(slices.DeleteFunc(brokers.GetBrokers(), isUntriedAddress), others.GetBrokers()...)
+		slices.SortFunc(brokers.GetBrokers(), func(a, b *coordsvcv1.Broker) int {
+			return cmp.Or(cmp.Compare(a.GetNodeId(), b.GetNodeId()), cmp.Compare(a.GetHost(), b.GetHost()), cmp.Compare(a.GetPort(), b.GetPort()))
+		})
 	}
 	if err := printBrokers(inv.out, c.Output, brokers); err != nil {
 		return outputFailure(err)
@@ -66,52 +80,67 @@ func (c *brokersCmd) Run(inv *invocation) error {
 	}
 }
 
-// brokerPoll is how often triedBrokers looks.
+// brokerPoll is how often tryBrokers looks.
 const brokerPoll = 20 * time.Millisecond
 
-// triedBrokers waits until each broker that the cluster names was tried, or the time
-// is up. Bootstrap addresses that the cluster knows by other names are left out then:
-// nothing was asked of them.
-func triedBrokers(ctx context.Context, i *instance, timeout time.Duration, discover bool) (*coordsvcv1.ListBrokersResponse, error) {
-	deadline := time.After(timeout)
-	for over := false; ; {
-		list, err := i.ListBrokers(ctx, &coordsvcv1.ListBrokersRequest{})
+// tryBrokers gives the brokers once each that the cluster names was tried, or ctx has ended.
+func (c *brokersCmd) tryBrokers(ctx context.Context, inv *invocation, loaded *config.Loaded) (*coordsvcv1.ListBrokersResponse, error) {
+	instance, closeInstance, err := c.connect(inv, loaded)
+	if err != nil {
+		return nil, err
+	}
+	defer closeInstance()
+	for {
+		list, err := instance.ListBrokers(inv.ctx, &coordsvcv1.ListBrokersRequest{})
 		if err != nil {
 			return nil, lookupFailure(err)
 		}
-		if tried, waiting := splitTried(list.GetBrokers(), discover); over || len(tried) > 0 && !waiting {
-			if len(tried) == 0 {
-				tried = list.GetBrokers()
-			}
-			return &coordsvcv1.ListBrokersResponse{Brokers: tried}, nil
+		if ctx.Err() != nil || !waiting(list.GetBrokers(), loaded.Kafka.DiscoverBrokers) {
+			return list, nil
 		}
 		select {
-		case <-ctx.Done():
+		case <-inv.ctx.Done():
 			return nil, errInterrupted
-		case <-deadline:
-			over = true
+		case <-ctx.Done():
 		case <-time.After(brokerPoll):
 		}
 	}
 }
 
-// splitTried gives the brokers that were tried, and whether to wait for others:
-// brokers that are named but were not tried, or for the cluster to name its brokers.
-func splitTried(brokers []*coordsvcv1.Broker, discover bool) ([]*coordsvcv1.Broker, bool) {
-	var tried []*coordsvcv1.Broker
-	untried, up, named := false, false, false
-	for _, b := range brokers {
-		known := b.GetNodeId() >= 0
-		named = named || known
-		up = up || b.GetReachable()
-		switch {
-		case b.GetState() != coordsvcv1.BrokerState_BROKER_STATE_UNTRIED:
-			tried = append(tried, b)
-		case known || !named:
-			untried = true
+// waiting reports whether to wait for a broker that was not tried, or for the cluster
+// to name its brokers: then it is they who are tried.
+func waiting(brokers []*coordsvcv1.Broker, discover bool) bool {
+	untried := slices.ContainsFunc(brokers, isUntried)
+	if !discover {
+		return untried
+	}
+	if slices.ContainsFunc(brokers, isNamed) {
+		return slices.ContainsFunc(brokers, func(b *coordsvcv1.Broker) bool { return isUntried(b) && isNamed(b) })
+	}
+	return untried || slices.ContainsFunc(brokers, (*coordsvcv1.Broker).GetReachable)
+}
+
+func isNamed(b *coordsvcv1.Broker) bool { return b.GetNodeId() >= 0 }
+
+func isUntried(b *coordsvcv1.Broker) bool {
+	return b.GetState() == coordsvcv1.BrokerState_BROKER_STATE_UNTRIED
+}
+
+// isUntriedAddress reports whether b is an address that was given and not tried.
+func isUntriedAddress(b *coordsvcv1.Broker) bool { return isUntried(b) && !isNamed(b) }
+
+func untriedAddresses(list *coordsvcv1.ListBrokersResponse) []string {
+	var addresses []string
+	for _, b := range list.GetBrokers() {
+		if isUntriedAddress(b) {
+			addresses = append(addresses, addressText(b))
 		}
 	}
-	return tried, untried || discover && up && !named
+	return addresses
+}
+
+func addressText(b *coordsvcv1.Broker) string {
+	return net.JoinHostPort(b.GetHost(), strconv.Itoa(int(b.GetPort())))
 }
 
 func printBrokers(w io.Writer, format string, list *coordsvcv1.ListBrokersResponse) error {
@@ -127,7 +156,7 @@ func printBrokers(w io.Writer, format string, list *coordsvcv1.ListBrokersRespon
 	fmt.Fprintln(table, "NODE\tADDRESS\tSTATE\tFINDCOORDINATOR\tAPIVERSIONS\tSASL\tOPEN\tLAST ERROR")
 	for _, b := range list.GetBrokers() {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n",
-			nodeText(b), displayText(net.JoinHostPort(b.GetHost(), strconv.Itoa(int(b.GetPort())))), stateTexts[b.GetState()],
+			nodeText(b), displayText(addressText(b)), stateTexts[b.GetState()],
 			findCoordinatorText(b), rangeText(b.GetApiVersionsRange()), saslText(b), b.GetConnections().GetOpen(), lastErrorText(b))
 	}
 	return table.Flush()
@@ -144,7 +173,7 @@ var stateTexts = map[coordsvcv1.BrokerState]string{
 const none = "-"
 
 func nodeText(b *coordsvcv1.Broker) string {
-	if b.GetNodeId() < 0 {
+	if !isNamed(b) {
 		return none
 	}
 	return strconv.Itoa(int(b.GetNodeId()))

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -31,6 +34,18 @@ func TestBrokers(t *testing.T) {
 		require.Equal(t, want, b.GetFindCoordinatorVersion())
 		require.Equal(t, want, b.GetFindCoordinatorRange().GetMax())
 		require.NotNil(t, b.GetApiVersionsRange())
+	}
+
+	// Whichever address is tried first, all are, and nothing waits for the time to end.
+	_, port, err := net.SplitHostPort(seed)
+	require.NoError(t, err)
+	given := strings.Join([]string{seed, "localhost:" + port, "127.0.0.1:1"}, ",")
+	for range 5 {
+		began := time.Now()
+		got = coordsvc(t, "brokers", "--kafka-brokers", given, "--timeout", "10s")
+		require.Equal(t, exitFailed, got.code, got.err)
+		require.Less(t, time.Since(began), 9*time.Second)
+		require.Regexp(t, `(?m)^- +127\.0\.0\.1:1 +down .*refused.*\n- +localhost:\d+ +up .*\n1 .*\n2 .*\n3 .*\n\z`, got.out)
 	}
 
 	stubs[2].Down()

@@ -110,9 +110,11 @@ func run(ctx context.Context, args []string, std streams, environ []string) int 
 }
 
 func newCLI() *cli {
+	demo := newSettingsFlags("pool", "lookup", "grpc", "http", "admin", "limits", "log", "shutdown")
+	demo.ignore = []string{"kafka"} // what is set for a real cluster does not fit the built-in one
 	return &cli{
 		Serve:       serveCmd{settingsFlags: newSettingsFlags()},
-		Demo:        demoCmd{settingsFlags: newSettingsFlags("pool", "lookup", "grpc", "http", "admin", "limits", "log", "shutdown")},
+		Demo:        demoCmd{settingsFlags: demo},
 		Lookup:      lookupCmd{lookupSettings: lookupSettings{settingsFlags: newSettingsFlags("kafka", "lookup", "log")}},
 		Brokers:     brokersCmd{lookupSettings: lookupSettings{settingsFlags: newSettingsFlags("kafka", "lookup", "log")}},
 		Healthcheck: healthcheckCmd{settingsFlags: newSettingsFlags("admin")},
@@ -163,7 +165,8 @@ type settingsFlags struct {
 	Flags any `embed:""` // the struct that kong fills; flags reads it
 
 	flags   *config.Flags
-	listens bool // the command opens the ports
+	listens bool     // the command opens the ports
+	ignore  []string // sections that are nothing to the command, whoever sets them
 }
 
 // newSettingsFlags are the flags of some sections, or of all.
@@ -174,7 +177,7 @@ func newSettingsFlags(sections ...string) settingsFlags {
 
 // load reads the settings. The error lists everything that is wrong with them.
 func (f *settingsFlags) load(inv *invocation, require ...string) (*config.Loaded, error) {
-	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Listens: f.listens, Require: require})
+	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Listens: f.listens, Require: require, Ignore: f.ignore})
 	if err == nil {
 		return loaded, nil
 	}

@@ -57,7 +57,7 @@ func requireFile(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
-	for _, command := range []string{"", "serve", "demo", "lookup", "healthcheck", "config", "version", "completion", "man"} {
+	for _, command := range []string{"", "serve", "demo", "lookup", "brokers", "healthcheck", "config", "version", "completion", "man"} {
 		t.Run(command, func(t *testing.T) {
 			got := coordsvc(t, strings.Fields(command+" --help")...)
 			require.Zero(t, got.code)

@@ -256,7 +256,9 @@ func TestDemo(t *testing.T) {
 	if err == nil {
 		defer busy.Close()
 	} // else something else has the port, which is as good
-	b := start(t, "demo", "--grpc-address=127.0.0.1:0", "--admin-address=127.0.0.1:0")
+	file := filepath.Join(t.TempDir(), "coordsvc.yaml") // of a real service, whose cluster needs more to connect to
+	require.NoError(t, os.WriteFile(file, []byte("kafka: {brokers: ['a:1'], tls: {enabled: true}, sasl: {mechanism: PLAIN}}\nlookup: {max-keys: 2}\n"), 0o600))
+	b := start(t, "demo", "--config", file, "--grpc-address=127.0.0.1:0", "--admin-address=127.0.0.1:0")
 	b.waitFor(t, "Ctrl-C ends it")
 	printed := b.out.String()
 	require.Contains(t, printed, "REST is not at the usual 127.0.0.1:8080, which is taken.")
@@ -303,6 +305,17 @@ func TestOwnCommand(t *testing.T) {
 	require.Equal(t, "coordsvc", ownCommand("coordsvc"))
 	require.Equal(t, "./coordsvc", ownCommand("./coordsvc"))
 	require.Equal(t, "go run ./cmd/coordsvc", ownCommand(filepath.Join(os.TempDir(), "go-build123", "b001", "exe", "coordsvc")))
+	require.Equal(t, "'./my tools/coordsvc'", ownCommand("./my tools/coordsvc"))
+}
+
+func TestShellWord(t *testing.T) {
+	require.Equal(t, "127.0.0.1:9090", shellWord("127.0.0.1:9090"))
+	require.Equal(t, "'[::1]:9090'", shellWord("[::1]:9090"))
+	for _, text := range []string{"", "a b", "it's", "$HOME", "~", "größe", `\`, "*", "a\nb"} {
+		out, err := exec.Command("sh", "-c", "printf %s "+shellWord(text)).Output()
+		require.NoError(t, err)
+		require.Equal(t, text, string(out))
+	}
 }
 
 // Every setting that is a secret is set, and seen nowhere.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -23,7 +24,7 @@ type demoCmd struct {
 
 // Help is shown by kong under the usage.
 func (demoCmd) Help() string {
-	return `The cluster lives in this process and ends with it. Only this machine can reach it, and the service, unless an address is given. Where a usual port is taken, a free one is used and named.
+	return `The cluster lives in this process and ends with it; settings of kafka.* do not count. Only this machine can reach it, and the service, unless an address is given. Where a usual port is taken, a free one is used and named.
 
 Examples:
 
@@ -63,7 +64,7 @@ func (c *demoCmd) Run(inv *invocation) error {
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- open.Run(ctx) }()
-	err = c.show(ctx, inv, loaded.Kafka.Brokers, open, moved)
+	err = c.show(ctx, inv, loaded, open, moved)
 	if err != nil {
 		cancel()
 	}
@@ -118,16 +119,16 @@ func taken(address string) bool {
 }
 
 // show makes one lookup and prints what to try.
-func (c *demoCmd) show(ctx context.Context, inv *invocation, brokers []string, open *openedService, moved []string) error {
+func (c *demoCmd) show(ctx context.Context, inv *invocation, loaded *config.Loaded, open *openedService, moved []string) error {
 	answer, err := open.instance.FindCoordinators(ctx, &coordsvcv1.FindCoordinatorsRequest{
-		Keys: demoKeys, Timeout: durationpb.New(10 * time.Second),
+		Keys: demoKeys[:min(len(demoKeys), loaded.Lookup.MaxKeys)], Timeout: durationpb.New(10 * time.Second),
 	})
 	if err != nil {
 		return lookupFailure(err)
 	}
 	out := inv.out
 	fmt.Fprintf(out, "A cluster of three brokers runs at %s.\ncoordsvc serves gRPC at %s, REST at %s, health at %s.\n",
-		strings.Join(brokers, ", "), open.GRPCAddr(), open.HTTPAddr(), open.AdminAddr())
+		strings.Join(loaded.Kafka.Brokers, ", "), open.GRPCAddr(), open.HTTPAddr(), open.AdminAddr())
 	for _, line := range moved {
 		fmt.Fprintln(out, line+".")
 	}
@@ -137,7 +138,7 @@ func (c *demoCmd) show(ctx context.Context, inv *invocation, brokers []string, o
 	table.end(int(answer.GetFailed()))
 
 	fmt.Fprint(out, "\nTry, in another terminal:\n\n")
-	for _, line := range demoLines(ownCommand(inv.program), dialable(open.GRPCAddr()), dialable(open.HTTPAddr()), dialable(open.AdminAddr()), brokers[0]) {
+	for _, line := range demoLines(ownCommand(inv.program), dialable(open.GRPCAddr()), dialable(open.HTTPAddr()), dialable(open.AdminAddr()), loaded.Kafka.Brokers[0]) {
 		fmt.Fprintln(out, "  "+line)
 	}
 	fmt.Fprint(out, "\nCtrl-C ends it.\n")
@@ -150,7 +151,7 @@ func demoLines(own, grpcAddress, httpAddress, adminAddress, broker string) []str
 		fmt.Sprintf("curl 'http://%s/v1/coordinators/GROUP/orders'", httpAddress),
 		fmt.Sprintf(`curl 'http://%s/v1/coordinators:find' -H 'Content-Type: application/json' -d '{"keyType":"TRANSACTION","keys":["billing-1","billing-2"]}'`, httpAddress),
 		fmt.Sprintf("curl 'http://%s/v1/brokers'", httpAddress),
-		fmt.Sprintf(`grpcurl -plaintext -emit-defaults -d '{"keys":["orders","payments"]}' %s coordsvc.v1.CoordinatorService/FindCoordinators`, grpcAddress),
+		fmt.Sprintf(`grpcurl -plaintext -emit-defaults -d '{"keys":["orders","payments"]}' %s coordsvc.v1.CoordinatorService/FindCoordinators`, shellWord(grpcAddress)),
 		fmt.Sprintf("curl 'http://%s/readyz'", adminAddress),
 		fmt.Sprintf("%s lookup --kafka-brokers %s orders payments", own, broker),
 	}
@@ -171,5 +172,17 @@ func ownCommand(program string) string {
 	if strings.HasPrefix(program, filepath.Clean(os.TempDir())) && strings.Contains(program, "go-build") {
 		return "go run ./cmd/coordsvc"
 	}
-	return program
+	return shellWord(program)
+}
+
+// shellWord writes text so that a shell reads it as one word: a path with a space, or
+// an IPv6 address, whose brackets are a pattern.
+func shellWord(text string) string {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-+./:@%,", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, special) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -27,6 +27,8 @@ type Sources struct {
 	Listens bool
 	// Require names settings that must be given, for example kafka.brokers.
 	Require []string
+	// Ignore names sections in which nothing that is given counts, for example kafka.
+	Ignore []string
 }
 
 // Loaded are the settings in force, and where each came from.
@@ -73,7 +75,9 @@ func load(table []*Setting, sources Sources) (*Loaded, error) {
 	given := make(map[string][]located, len(table))
 	collect := func(values []located, errs []error) {
 		for _, v := range values {
-			given[v.path] = append(given[v.path], v)
+			if section, _, _ := strings.Cut(v.path, "."); !slices.Contains(sources.Ignore, section) {
+				given[v.path] = append(given[v.path], v)
+			}
 		}
 		mistakes = append(mistakes, errs...)
 	}

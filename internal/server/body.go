@@ -153,8 +153,8 @@ func checkObject(text []byte, p params) (keys int, problem *refusal) {
 			return 0, problem
 		case f.IsList():
 			keys += s.elements
-		case f.Enum() != nil && s.value[0] == '"':
-			if problem := upperInPlace(f, s.value); problem != nil {
+		default:
+			if problem := checkString(f, s.value); problem != nil {
 				return 0, problem
 			}
 		}
@@ -166,20 +166,25 @@ func checkObject(text []byte, p params) (keys int, problem *refusal) {
 	return keys, nil
 }
 
-// upperInPlace makes the name of an enum value, a string as JSON writes it, one that the
-// decoder knows. Written without escapes it is no longer than before; spaces fill up.
-func upperInPlace(f protoreflect.FieldDescriptor, value []byte) *refusal {
-	var name string
-	if json.Unmarshal(value, &name) != nil {
+// checkString refuses a JSON string that says nothing to the field, in the words of the
+// query, and rewrites the name of an enum value to one that the decoder knows. Written
+// without escapes it is no longer than before; spaces fill up.
+func checkString(f protoreflect.FieldDescriptor, raw []byte) *refusal {
+	var text string
+	if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
 		return nil // the decoder's to refuse
 	}
-	if _, problem := enumValue(f, name); problem != nil {
+	switch {
+	case isDuration(f):
+		_, problem := parseDuration(f, text)
 		return problem
+	case f.Enum() == nil:
+		return nil
+	case enumNamed(f, text) == nil:
+		return refuseEnum(f, text)
 	}
-	if upper := upperASCII(name); f.Enum().Values().ByName(protoreflect.Name(upper)) != nil {
-		for i := copy(value, `"`+upper+`"`); i < len(value); i++ {
-			value[i] = ' '
-		}
+	for i := copy(raw, `"`+upperASCII(text)+`"`); i < len(raw); i++ {
+		raw[i] = ' '
 	}
 	return nil
 }

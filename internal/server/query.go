@@ -119,10 +119,10 @@ func addValue(values url.Values, f protoreflect.FieldDescriptor, value string) *
 			return problem
 		}
 		value = canonical
-	case f.Message() != nil && f.Message().FullName() == durationName:
-		var d durationpb.Duration
-		if err := protojson.Unmarshal([]byte(strconv.Quote(value)), &d); err != nil {
-			return refuseField("INVALID_ARGUMENT", name, "%s is %q: write seconds with the suffix s, such as 2.5s", f.JSONName(), clip(value))
+	case isDuration(f):
+		d, problem := parseDuration(f, value)
+		if problem != nil {
+			return problem
 		}
 		if d.GetSeconds() > farAway { // the gateway's parser knows 292 years, protobuf 10,000
 			value = strconv.Itoa(farAway) + "s"
@@ -138,24 +138,44 @@ const farAway = 1_000_000_000
 
 var durationName = (*durationpb.Duration)(nil).ProtoReflect().Descriptor().FullName()
 
+func isDuration(f protoreflect.FieldDescriptor) bool {
+	return f.Message() != nil && f.Message().FullName() == durationName
+}
+
+func parseDuration(f protoreflect.FieldDescriptor, text string) (*durationpb.Duration, *refusal) {
+	d := &durationpb.Duration{}
+	if err := protojson.Unmarshal([]byte(strconv.Quote(text)), d); err != nil {
+		return nil, refuseField("INVALID_ARGUMENT", string(f.Name()), "%s is %q: write seconds with the suffix s, such as 2.5s", f.JSONName(), clip(text))
+	}
+	return d, nil
+}
+
 // enumValue is the name of an enum value given by its name in any case, or by its number.
 func enumValue(f protoreflect.FieldDescriptor, text string) (string, *refusal) {
+	v := enumNamed(f, text)
+	if n, err := strconv.ParseInt(text, 10, 32); v == nil && err == nil {
+		v = f.Enum().Values().ByNumber(protoreflect.EnumNumber(n))
+	}
+	if v == nil {
+		return "", refuseEnum(f, text)
+	}
+	return string(v.Name()), nil
+}
+
+// enumNamed is the enum value of that name, in any case, or nil.
+func enumNamed(f protoreflect.FieldDescriptor, name string) protoreflect.EnumValueDescriptor {
+	return f.Enum().Values().ByName(protoreflect.Name(upperASCII(name)))
+}
+
+func refuseEnum(f protoreflect.FieldDescriptor, text string) *refusal {
 	all := f.Enum().Values()
-	if v := all.ByName(protoreflect.Name(upperASCII(text))); v != nil {
-		return string(v.Name()), nil
-	}
-	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
-		if v := all.ByNumber(protoreflect.EnumNumber(n)); v != nil {
-			return string(v.Name()), nil
-		}
-	}
 	var names []string
 	for i := range all.Len() {
 		if v := all.Get(i); v.Number() != 0 { // 0 is "unspecified"
 			names = append(names, string(v.Name()))
 		}
 	}
-	return "", refuseField("INVALID_ARGUMENT", string(f.Name()), "%s is %q: it can be %s", f.JSONName(), clip(text), orList(names))
+	return refuseField("INVALID_ARGUMENT", string(f.Name()), "%s is %q: it can be %s", f.JSONName(), clip(text), orList(names))
 }
 
 // upperASCII leaves other letters alone: ı is no I.

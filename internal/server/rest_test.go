@@ -230,12 +230,29 @@ func TestFieldViolationsAreNamed(t *testing.T) {
 		"/v1/coordinator?key=a&timeout=banana": "timeout",
 		"/v1/coordinator":                      "key",
 	} {
-		got := r.do(t, "GET", target, "")
-		require.Equal(t, 400, got.status)
-		details := got.json(t)["details"].([]any)
-		violations := details[1].(map[string]any)["fieldViolations"].([]any)
-		require.Equal(t, field, violations[0].(map[string]any)["field"])
+		requireViolation(t, r.do(t, "GET", target, ""), field)
 	}
+	for body, field := range map[string]string{
+		`{"keys":["a"],"topics":"a"}`:             "topics",
+		`{"keys":["a"],"keyType":"topic"}`:        "key_type",
+		`{"keys":["a"],"keyType":"to\u0070ic"}`:   "key_type",
+		`{"keys":["a"],"keyType":"1"}`:            "key_type",
+		`{"keys":["a"],"keyType":""}`:             "key_type",
+		`{"keys":["a"],"timeout":"banana"}`:       "timeout",
+		`{"keys":["a"],"timeout":"1h"}`:           "timeout",
+		`{"keys":["a"],"timeout":"\u0031\u0068"}`: "timeout",
+	} {
+		requireViolation(t, r.do(t, "POST", "/v1/coordinators:find", body, "Content-Type", "application/json"), field)
+	}
+}
+
+func requireViolation(t *testing.T, got answer, field string) {
+	t.Helper()
+	require.Equal(t, 400, got.status)
+	details := got.json(t)["details"].([]any)
+	require.Len(t, details, 2, "%s", got.body)
+	violations := details[1].(map[string]any)["fieldViolations"].([]any)
+	require.Equal(t, field, violations[0].(map[string]any)["field"])
 }
 
 // TestWhatNetHTTPRefuses sends what net/http answers itself, as plain text.
