@@ -53,7 +53,7 @@ var own = []Contract{
 		Happened: "the brokers' versions of FindCoordinator cannot carry this key type",
 		Do:       "TRANSACTION needs Kafka 0.11 or later, SHARE needs 4.1 or later (a share group is key type GROUP)"},
 	{Reason: ReasonInvalidAnswer, Retriable: true, GRPC: codes.Unavailable, HTTP: http.StatusServiceUnavailable,
-		Happened: "the broker reported success without a usable node, host or port",
+		Happened: "the broker's answer cannot be used",
 		Do:       "retry; if it stays, look at the broker, or at the proxy in front of it"},
 	{Reason: ReasonNotInAnswer, Retriable: true, GRPC: codes.Unavailable, HTTP: http.StatusServiceUnavailable,
 		Happened: "the broker's answer left the key out",

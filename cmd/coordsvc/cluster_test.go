@@ -66,6 +66,16 @@ func TestLookupJSON(t *testing.T) {
 	}
 }
 
+// What is silent to all three questions is reported as that, not as untried.
+func TestBrokersOfASilentCluster(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	got := coordsvc(t, "brokers", "--kafka-brokers", silent.Addr().String(), "--timeout", "1s")
+	require.Equal(t, exitUnreachable, got.code, got.err)
+	require.Regexp(t, `down +- .*DEADLINE_EXCEEDED: .*Metadata v0: no answer within 250ms`, got.out)
+}
+
 func TestLookupOfManyKeys(t *testing.T) {
 	addresses := kafkatest.Fake(t, 3).ListenAddrs()
 	var in strings.Builder

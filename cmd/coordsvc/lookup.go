@@ -116,9 +116,10 @@ func (c *lookupCmd) Run(inv *invocation) error {
 	return nil
 }
 
-// dialsWithinTimeout is how many steps of connecting that end in silence a lookup
-// has time for: a broker of Kafka 0.9.0 answers the third question only.
-const dialsWithinTimeout = 3
+// dialsWithinTimeout is how many steps of connecting that end in silence there is time
+// for. A broker of Kafka 0.9.0 answers the third question only, and there must be time
+// to say of one that is silent to the third, too, what it was.
+const dialsWithinTimeout = 4
 
 // loadFitted reads the settings, puts --timeout into them, and fits the others to it:
 // there is no service to protect here, and no second caller, so it may be longer than
