@@ -116,11 +116,11 @@ test-image: ## Check the image and run it in an empty folder (as root)
 	go test -C tools/release -count=1 -v -run '^TestImage$$' .
 
 .PHONY: release
-release: ## Make all that a release has in dist: image, archives, deb, rpm, SBOM, checksums
+release: ## Make all that a release has in dist: image, chart, archives, deb, rpm, SBOM, checksums
 	go run -C tools/release . all
 
 .PHONY: test-release
-test-release: ## Check the release: install, upgrade and purge the deb, run the unit's command (as root; zsh, fish, rpm, man)
+test-release: $(TOOLS)/helm4 ## Check the release: install, upgrade and purge the deb, run the unit's command (as root; zsh, fish, rpm, man)
 	go test -C tools/release -count=1 -v -run '^TestRelease$$' .
 
 .PHONY: generate

@@ -2,7 +2,7 @@
 // checkout:
 //
 //	go run -C tools/release . image      the container image, for amd64 and arm64
-//	go run -C tools/release . all        that, archives, deb, rpm, an SBOM, checksums
+//	go run -C tools/release . all        that, the chart, archives, deb, rpm, an SBOM, checksums
 //	go run -C tools/release . rootfs DIR what the image of this machine's kind holds
 //
 // One commit and one release of Go make the same bytes on every machine: no time but
@@ -77,7 +77,7 @@ func fill(dist string, src *checkout, programs []*program) error {
 		return fmt.Errorf("no program was built that runs on %s/%s and prints its manual page: release on linux or darwin, amd64 or arm64", runtime.GOOS, runtime.GOARCH)
 	}
 	for _, write := range []func(string, *checkout, []*program) error{
-		writeImage, writeArchives, writePackages, writeSBOM, writeChecksums,
+		writeImage, writeChart, writeArchives, writePackages, writeSBOM, writeChecksums,
 	} {
 		if err := write(dist, src, programs); err != nil {
 			return err

@@ -46,7 +46,7 @@ func TestRelease(t *testing.T) {
 			names[i] = strings.NewReplacer(debVersion, "DV", rpmVersion, "RV").Replace(names[i])
 		}
 		require.ElementsMatch(t, []string{
-			"SHA256SUMS", "coordsvc-V.cdx.json",
+			"SHA256SUMS", "coordsvc-V.cdx.json", "coordsvc-V.tgz",
 			"coordsvc-V-darwin-amd64.tar.gz", "coordsvc-V-darwin-arm64.tar.gz", "coordsvc-V-linux-amd64.tar.gz", "coordsvc-V-linux-arm64.tar.gz",
 			"coordsvc_DV_amd64.deb", "coordsvc_DV_arm64.deb", "coordsvc-RV-1.x86_64.rpm", "coordsvc-RV-1.aarch64.rpm",
 			"coordsvc-V-image.oci.tar", "coordsvc-V-image-amd64.docker.tar", "coordsvc-V-image-arm64.docker.tar",
@@ -58,7 +58,7 @@ func TestRelease(t *testing.T) {
 		cmd.Dir = dist
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
-		require.Equal(t, 12, strings.Count(string(out), ": OK"))
+		require.Equal(t, 13, strings.Count(string(out), ": OK"))
 	})
 
 	for _, p := range programs {
@@ -66,6 +66,10 @@ func TestRelease(t *testing.T) {
 			requireArchive(t, filepath.Join(dist, "coordsvc-"+version+"-"+p.os+"-"+p.arch+".tar.gz"), src, p)
 		})
 	}
+
+	t.Run("chart", func(t *testing.T) {
+		requireChart(t, filepath.Join(dist, "coordsvc-"+version+".tgz"), src, version)
+	})
 
 	t.Run("SBOM", func(t *testing.T) {
 		requireSBOM(t, filepath.Join(dist, "coordsvc-"+version+".cdx.json"), programs)
@@ -174,6 +178,27 @@ func requireArchive(t *testing.T, path string, src *checkout, p *program) {
 	imported, err := program.ImportedLibraries()
 	require.NoError(t, err)
 	require.Empty(t, imported, "the program is not static")
+}
+
+// requireChart has Helm render the chart out of the package and out of the checkout.
+func requireChart(t *testing.T, path string, src *checkout, version string) {
+	t.Helper()
+	render := func(chart string) string {
+		return shell(t, filepath.Join(src.dir, ".tools", "helm4"), "template", "release", chart, "--values",
+			filepath.Join(src.dir, "deploy/helm/coordsvc/ci/plain-values.yaml"))
+	}
+	packaged := render(path)
+	require.Contains(t, packaged, `image: "ghcr.io/coordsvc/coordsvc:`+tag(version)+`"`)
+	own, err := os.ReadFile(filepath.Join(src.dir, "deploy/helm/coordsvc/Chart.yaml"))
+	require.NoError(t, err)
+	committed := regexp.MustCompile(`(?m)^appVersion: (.*)$`).FindSubmatch(own)
+	require.NotNil(t, committed)
+	require.Equal(t, withoutVersions(render(filepath.Join(src.dir, "deploy/helm/coordsvc")), string(committed[1])), withoutVersions(packaged, version))
+}
+
+// withoutVersions takes a version out of labels and the image's tag.
+func withoutVersions(rendered, version string) string {
+	return strings.NewReplacer(strings.ReplaceAll(version, "+", "_"), "V", tag(version), "V").Replace(rendered)
 }
 
 func requireSBOM(t *testing.T, path string, programs []*program) {

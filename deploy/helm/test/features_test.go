@@ -56,6 +56,14 @@ var features = []struct {
 			require.Equal(t, []string{"UDP/53", "TCP/53", "UDP/5353", "TCP/5353", "TCP/1", "TCP/2"}, egress(t, objects))
 			require.Equal(t, []string{"a:1", "b:2", "c:1"}, settingsOf(t, objects, one[*appsv1.Deployment](t, objects)).Kafka.Brokers)
 		}},
+	{name: "spaces around brokers and zeros before ports", base: "plain", values: "config:\n  kafka:\n    brokers: |\n      a:09092 ,\n      b:0777\n  admin: {address: \":08099\"}\nnetworkPolicy: {egress: {enabled: true}}",
+		check: func(t *testing.T, objects []object) {
+			d := one[*appsv1.Deployment](t, objects)
+			require.Equal(t, []string{"UDP/53", "TCP/53", "UDP/5353", "TCP/5353", "TCP/777", "TCP/9092"}, egress(t, objects))
+			require.Equal(t, []string{"a:09092", "b:0777"}, settingsOf(t, objects, d).Kafka.Brokers)
+			require.EqualValues(t, 8099, container(t, objects).Ports[2].ContainerPort)
+			require.EqualValues(t, 8099, portNamed(t, named[*corev1.Service](t, objects, "release-coordsvc-headless"), "admin").Port)
+		}},
 	{name: "what plain ports speak", base: "plain", check: func(t *testing.T, objects []object) {
 		for _, s := range all[*corev1.Service](objects) {
 			require.Equal(t, "kubernetes.io/h2c", *portNamed(t, s, "grpc").AppProtocol)
@@ -75,6 +83,25 @@ var features = []struct {
 	{name: "a longer drain", base: "plain", values: `config: {shutdown: {drain-delay: 20s, drain-timeout: 1m}}`, check: func(t *testing.T, objects []object) {
 		require.EqualValues(t, 5+20+60+5, *pod(t, objects).TerminationGracePeriodSeconds)
 		require.EqualValues(t, 20+35, one[*appsv1.Deployment](t, objects).Spec.MinReadySeconds)
+	}},
+	{name: "a rollout may take longer than Pods must be ready", base: "plain", values: `config: {shutdown: {drain-delay: 10m}}`, check: func(t *testing.T, objects []object) {
+		spec := one[*appsv1.Deployment](t, objects).Spec // the API refuses it otherwise, and its default is 600
+		require.EqualValues(t, 600+35, spec.MinReadySeconds)
+		require.EqualValues(t, 600+35+600, *spec.ProgressDeadlineSeconds)
+	}},
+	{name: "a share of what the limit requests", base: "plain", values: "autoscaling: {enabled: true}\nresources: {requests: null, limits: {cpu: 1, memory: 1Gi}}", check: func(t *testing.T, objects []object) {
+		require.Len(t, one[*autoscalingv2.HorizontalPodAutoscaler](t, objects).Spec.Metrics, 1)
+	}},
+	{name: "quantities in other units", base: "plain", values: `resources: {limits: {cpu: 0.5, memory: 1.5Gi}, requests: {cpu: 500m, memory: 1536Mi}}`, check: func(t *testing.T, objects []object) {
+		resources := container(t, objects).Resources
+		require.Zero(t, resources.Limits.Cpu().Cmp(*resources.Requests.Cpu()))
+		require.Zero(t, resources.Limits.Memory().Cmp(*resources.Requests.Memory()))
+	}},
+	{name: "scrapes once a day", base: "plain", values: `metrics: {podMonitor: {enabled: true, interval: 1d, scrapeTimeout: 10s}}`, check: func(t *testing.T, objects []object) {
+		require.EqualValues(t, "1d", one[*monitoringv1.PodMonitor](t, objects).Spec.PodMetricsEndpoints[0].Interval)
+	}},
+	{name: "an issuer on this machine", base: "oidc", values: "config: {auth: {oidc: {issuer: \"http://[::1]:08080\"}}}\nnetworkPolicy: {egress: {enabled: true}}\nsecrets: {oidcCA: {name: \"\"}}", check: func(t *testing.T, objects []object) {
+		require.Contains(t, egress(t, objects), "TCP/8080")
 	}},
 	{name: "the autoscaler's metrics", base: "hpa", check: func(t *testing.T, objects []object) {
 		spec := one[*autoscalingv2.HorizontalPodAutoscaler](t, objects).Spec

@@ -80,6 +80,16 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// TestNotesLowPorts: ports below 1024, which are root's, get others on the user's machine.
+func TestNotesLowPorts(t *testing.T) {
+	text := notes(t, append([]string{"--values", valuesFiles(t)["tls"]}, file(t, `config: {http: {address: ":443"}, grpc: {address: ":0080"}}`)...)...)
+	require.Contains(t, text, "port-forward service/release-coordsvc 10443:8080 10080:9090 &")
+	require.Contains(t, text, "--connect-to ::127.0.0.1:10443 ")
+	require.Contains(t, text, "https://release-coordsvc.kafka-tools.svc:10443/v1/")
+	require.Contains(t, text, " 127.0.0.1:10080 coordsvc.v1.")
+	require.Contains(t, text, "dns:///release-coordsvc-headless.kafka-tools.svc:80 ")
+}
+
 // TestNotesCommands runs the commands of the notes as they stand there, on the product
 // itself. In place of a cluster a script answers to the name kubectl: ports are not
 // forwarded but those of the service itself, Secrets are files.

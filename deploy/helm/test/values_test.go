@@ -134,6 +134,7 @@ func TestEmpty(t *testing.T) {
 					decode(t, out)
 					return
 				}
+				require.NotContains(t, errs, "executing", "a template broke")
 				if strings.HasPrefix(path, "config") { // everything-on needs what is in there
 					require.Regexp(t, `\n(  - config\.|- at '/config/)`, errs)
 					return
@@ -238,6 +239,7 @@ func TestReleaseNames(t *testing.T) {
 		"y": "y-coordsvc", "on": "on-coordsvc", "no": "no-coordsvc", "true": "true-coordsvc", "null": "null-coordsvc",
 		"1": "coordsvc-1", "1e3": "coordsvc-1e3", "0x1f": "coordsvc-0x1f", "a.b": "a-b-coordsvc", "coordsvc": "coordsvc",
 		"my-coordsvc-2": "my-coordsvc-2", "2-coordsvc": "coordsvc-2-coordsvc", long: long,
+		"1" + long[:41] + "--a": "coordsvc-1" + long[:41], // cut within the dashes
 	} {
 		for helmName, program := range helms {
 			t.Run(release+"/"+helmName, func(t *testing.T) {

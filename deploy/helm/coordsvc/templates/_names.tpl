@@ -18,7 +18,7 @@
 {{- $full = printf "%s-%s" $release $name -}}
 {{- end -}}
 {{- end -}}
-{{- $full | trunc 53 | trimSuffix "-" -}}
+{{- regexReplaceAll "-+$" (trunc 53 $full) "" -}}
 {{- end }}
 
 {{- define "coordsvc.serviceAccountName" -}}
@@ -50,7 +50,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{/* Labels of the Pods. The chart's version is not among them: a new chart alone needs no new Pods. */}}
 {{- define "coordsvc.podLabels" -}}
 {{- $labels := include "coordsvc.selectorLabels" . | fromYaml -}}
-{{- toYaml (merge $labels .Values.podLabels .Values.commonLabels) -}}
+{{- toYaml (merge $labels (.Values.podLabels | default dict) (.Values.commonLabels | default dict)) -}}
 {{- end }}
 
 {{/* Labels of every other object: (list . EXTRA...). What is the chart's own wins. */}}

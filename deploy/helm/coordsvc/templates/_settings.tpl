@@ -21,10 +21,21 @@
 {{- end -}}
 {{- end }}
 
-{{/* The port of a listener: (list . "grpc.address" ":9090") */}}
-{{- define "coordsvc.port" -}}
-{{- include "coordsvc.setting" . | regexFind "[0-9]+$" -}}
+{{/* The entries of a list as JSON, as the service reads them: (list . "kafka.brokers"). A text is split at commas. */}}
+{{- define "coordsvc.entries" -}}
+{{- $value := (include "coordsvc.given" . | fromJson).value -}}
+{{- $entries := list -}}
+{{- range ternary (splitList "," (toString $value)) ($value | default list) (kindIs "string" $value) -}}
+{{- $entries = append $entries (trim .) -}}
+{{- end -}}
+{{- toJson $entries -}}
 {{- end }}
+
+{{/* The number at the end of an address: that of "a:09092" is 9092. */}}
+{{- define "coordsvc.portOf" }}{{ regexFind "[0-9]+$" . | atoi }}{{ end }}
+
+{{/* The port of a listener: (list . "grpc.address" ":9090") */}}
+{{- define "coordsvc.port" }}{{ include "coordsvc.setting" . | include "coordsvc.portOf" }}{{ end }}
 
 {{- define "coordsvc.grpcPort" }}{{ include "coordsvc.port" (list . "grpc.address" ":9090") }}{{ end }}
 {{- define "coordsvc.httpPort" }}{{ include "coordsvc.port" (list . "http.address" ":8080") }}{{ end }}
@@ -33,11 +44,11 @@
 {{/* "true" where the gRPC and the REST port speak TLS. */}}
 {{- define "coordsvc.tls" }}{{ include "coordsvc.setting" (list . "tls.enabled" "false") }}{{ end }}
 
-{{/* The seconds of a Go duration, with their fraction: 1m30.5s is 90.5. */}}
+{{/* The seconds of a duration of Go or of Prometheus, with their fraction: 1m30.5s is 90.5. */}}
 {{- define "coordsvc.exactSeconds" -}}
-{{- $units := dict "h" 3600 "m" 60 "s" 1 "ms" 0.001 "us" 0.000001 "µs" 0.000001 "ns" 0.000000001 -}}
+{{- $units := dict "y" 31536000 "w" 604800 "d" 86400 "h" 3600 "m" 60 "s" 1 "ms" 0.001 "us" 0.000001 "µs" 0.000001 "ns" 0.000000001 -}}
 {{- $sum := 0.0 -}}
-{{- range regexFindAll "[0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h)" . -1 -}}
+{{- range regexFindAll "[0-9]+(\\.[0-9]*)?(ns|us|µs|ms|s|m|h|d|w|y)" . -1 -}}
 {{- $sum = addf $sum (mulf (regexFind "^[0-9.]+" . | float64) (index $units (regexFind "[^0-9.]+$" .))) -}}
 {{- end -}}
 {{- /* Decimal fractions may come out off by some 1e-15: that is not a further second. */ -}}
@@ -163,10 +174,10 @@ kafkaOAuthClientSecret: {kafka.sasl.oauth.client-secret-file: key}
 {{/* The ports of kafka.brokers, separated by spaces. */}}
 {{- define "coordsvc.brokerPorts" -}}
 {{- $ports := list -}}
-{{- range include "coordsvc.setting" (list . "kafka.brokers" "") | splitList "," -}}
-{{- $ports = append $ports (regexFind "[0-9]+$" (trim .)) -}}
+{{- range include "coordsvc.entries" (list . "kafka.brokers") | fromJsonArray -}}
+{{- $ports = append $ports (include "coordsvc.portOf" .) -}}
 {{- end -}}
-{{- $ports | compact | uniq | sortAlpha | join " " -}}
+{{- $ports | uniq | sortAlpha | join " " -}}
 {{- end }}
 
 {{/* The ports of the URLs that the service calls, separated by spaces. */}}
@@ -175,8 +186,8 @@ kafkaOAuthClientSecret: {kafka.sasl.oauth.client-secret-file: key}
 {{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" -}}
 {{- $url := include "coordsvc.setting" (list $ . "") -}}
 {{- if $url -}}
-{{- $host := regexReplaceAll "^https?://([^/]*).*$" $url "${1}" -}}
-{{- $ports = append $ports (regexFind ":[0-9]+$" $host | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https:" $url))) -}}
+{{- $host := regexReplaceAll "^https?://([^/?#]*).*$" $url "${1}" -}}
+{{- $ports = append $ports (ternary (include "coordsvc.portOf" $host) (ternary "443" "80" (hasPrefix "https:" $url)) (regexMatch ":[0-9]+$" $host)) -}}
 {{- end -}}
 {{- end -}}
 {{- $ports | uniq | sortAlpha | join " " -}}

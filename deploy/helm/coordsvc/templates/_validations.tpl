@@ -1,12 +1,15 @@
 {{/* Each of these prints one line a mistake: the value's path, a colon, the reason and what to do. */}}
 
+{{/* What a host may be made of, as a class for regular expressions. */}}
+{{- define "coordsvc.hostCharacter" }}[^][:/@\\,;"'()<>{}?#\s\pC]{{ end }}
+
 {{- define "coordsvc.check.brokers" -}}
-{{- $brokers := include "coordsvc.setting" (list . "kafka.brokers" "") | splitList "," | compact }}
-{{- if not $brokers }}
+{{- $brokers := include "coordsvc.entries" (list . "kafka.brokers") | fromJsonArray }}
+{{- if not (compact $brokers) }}
 config.kafka.brokers: is empty; give the brokers to start from, as in --set 'config.kafka.brokers={kafka-0:9092,kafka-1:9092}'
 {{- end }}
-{{- range $brokers }}
-{{- if not (regexMatch "^(\\[[0-9a-fA-F:.]+(%[^\\]]+)?\\]|[^][:/@ ]+):[0-9]{1,5}$" (trim .)) }}
+{{- range compact $brokers }}
+{{- if not (regexMatch (printf "^(\\[[0-9a-fA-F:.]+(%%[^\\]]+)?\\]|%s+):[0-9]{1,5}$" (include "coordsvc.hostCharacter" $)) .) }}
 config.kafka.brokers: {{ quote . }} is not host:port, such as kafka-0:9092 or [2001:db8::1]:9092
 {{- else if or (gt (regexFind "[0-9]+$" . | atoi) 65535) (eq (regexFind "[0-9]+$" . | atoi) 0) }}
 config.kafka.brokers: {{ quote . }} has no port from 1 to 65535
@@ -18,8 +21,8 @@ config.kafka.brokers: {{ quote . }} has no port from 1 to 65535
 {{- $taken := dict }}
 {{- range $path, $default := dict "grpc.address" ":9090" "http.address" ":8080" "admin.address" ":8081" }}
 {{- $address := include "coordsvc.setting" (list $ $path $default) }}
-{{- $port := regexFind "[0-9]+$" $address }}
-{{- if not (regexMatch "^(\\[[^\\]]*\\]|[^:]*):[0-9]{1,5}$" $address) }}
+{{- $port := include "coordsvc.port" (list $ $path $default) }}
+{{- if not (regexMatch (printf "^(\\[[0-9a-fA-F:.]+(%%[^\\]]+)?\\]|%s*):[0-9]{1,5}$" (include "coordsvc.hostCharacter" $)) $address) }}
 config.{{ $path }}: {{ quote $address }} is not host:port, such as {{ $default }}
 {{- else if eq (atoi $port) 0 }}
 config.{{ $path }}: port 0 is one that nobody knows before the start; give a port that the Service can name
@@ -204,11 +207,11 @@ config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechan
 
 {{- define "coordsvc.check.texts" -}}
 {{- range $path := list "kafka.brokers" "kafka.sasl.oauth.extensions" "auth.allowed-subjects" "auth.oidc.audience" }}
-{{- $value := (include "coordsvc.given" (list $ $path) | fromJson).value }}
-{{- range ternary (splitList "," (toString $value)) ($value | default list) (kindIs "string" $value) }}
-{{- if not (trim .) }}
+{{- $entries := include "coordsvc.entries" (list $ $path) | fromJsonArray }}
+{{- if has "" $entries }}
 config.{{ $path }}: has an empty entry; take it out
-{{- end }}
+{{- else if and (not $entries) (kindIs "slice" (include "coordsvc.given" (list $ $path) | fromJson).value) (ne $path "kafka.brokers") }}
+config.{{ $path }}: is an empty list; leave it out
 {{- end }}
 {{- end }}
 {{- $names := list }}
@@ -223,8 +226,17 @@ config.kafka.sasl.oauth.extensions: {{ $name }} is given twice
 {{- end }}
 {{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
 {{- $url := include "coordsvc.setting" (list $ . "") }}
-{{- if and $url (not (regexMatch "^https?://[^/@ ]+(/[^ ]*)?$" $url)) }}
+{{- if and $url (not (regexMatch "^https?://[^/@?# ]+([/?#][^ ]*)?$" $url)) }}
 config.{{ . }}: is not a URL without user and password, such as https://login.example/path
+{{- else if and (contains "?" $url | or (contains "#" $url)) (ne . "kafka.sasl.oauth.token-endpoint-url") }}
+config.{{ . }}: has a query or a fragment; give only scheme, host, port and, if need be, a path
+{{- else if gt (regexFind ":[0-9]+" (trimPrefix "https:" $url | trimPrefix "http:" | regexFind "^//[^/?#]*") | trimPrefix ":" | atoi) 65535 }}
+config.{{ . }}: has a port above 65535, which is the last
+{{- end }}
+{{- end }}
+{{- if regexMatch "^http://" (include "coordsvc.setting" (list . "auth.oidc.issuer" "")) }}
+{{- if not (regexMatch "^http://(localhost|127[.][0-9.]+|\\[::1\\])(:|/|$)" (include "coordsvc.setting" (list . "auth.oidc.issuer" ""))) }}
+config.auth.oidc.issuer: must begin with https://, for whoever can answer for the issuer can sign tokens
 {{- end }}
 {{- end }}
 {{- if eq "" (toString (include "coordsvc.given" (list . "kafka.sasl.oauth.token-endpoint-url") | fromJson).value) }}
@@ -273,6 +285,38 @@ terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }} is le
 {{- end -}}
 {{- end }}
 
+{{/* What a Pod requests of a resource, which is its limit where only that is given: (list . "cpu") */}}
+{{- define "coordsvc.requested" -}}
+{{- $resources := (index . 0).Values.resources | default dict -}}
+{{- dig (index . 1) "" ($resources.requests | default dict) | default (dig (index . 1) "" ($resources.limits | default dict)) -}}
+{{- end }}
+
+{{/* The number that a quantity of Kubernetes is: that of 100m is 0.1, that of 1Ki 1024. */}}
+{{- define "coordsvc.quantity" -}}
+{{- $units := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- $unit := regexFind "[numkMGTPE]i?$" (toString .) -}}
+{{- mulf (trimSuffix $unit (toString .) | float64) (get $units $unit | default 1) -}}
+{{- end }}
+
+{{- define "coordsvc.check.resources" -}}
+{{- $resources := .Values.resources | default dict }}
+{{- range $kind := list "requests" "limits" }}
+{{- $memory := dig "memory" nil (index $resources $kind | default dict) }}
+{{- $bytes := include "coordsvc.quantity" ($memory | default 0) | float64 }}
+{{- if and (gt $bytes 0.0) (lt $bytes 1048576.0) }}
+resources.{{ $kind }}.memory: {{ $memory }} is less than a megabyte; give a unit, as in 256Mi (m is a thousandth)
+{{- end }}
+{{- end }}
+{{- range $resource, $request := $resources.requests }}
+{{- $limit := dig $resource nil ($resources.limits | default dict) }}
+{{- if not (or (kindIs "invalid" $request) (kindIs "invalid" $limit)) }}
+{{- if gt (include "coordsvc.quantity" $request | float64) (include "coordsvc.quantity" $limit | float64) }}
+resources.requests.{{ $resource }}: {{ $request }} is more than resources.limits.{{ $resource }}, which is {{ $limit }}; raise the limit or lower the request
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "coordsvc.check.availability" -}}
 {{- $hpa := .Values.autoscaling }}
 {{- $pods := ternary $hpa.minReplicas .Values.replicaCount $hpa.enabled | int }}
@@ -290,7 +334,7 @@ podDisruptionBudget.maxUnavailable: {{ $budget }} may take all Pods at once, as 
 autoscaling.maxReplicas: {{ $hpa.maxReplicas }} is less than autoscaling.minReplicas, which is {{ $hpa.minReplicas }}
 {{- end }}
 {{- range $resource, $name := dict "cpu" "targetCPUUtilizationPercentage" "memory" "targetMemoryUtilizationPercentage" }}
-{{- if and (not (kindIs "invalid" (index $hpa $name))) (not (dig "requests" $resource "" ($.Values.resources | default dict))) }}
+{{- if and (not (kindIs "invalid" (index $hpa $name))) (not (include "coordsvc.requested" (list $ $resource))) }}
 autoscaling.{{ $name }}: is a share of resources.requests.{{ $resource }}, which is not set; set it, or set this to null
 {{- end }}
 {{- end }}
@@ -303,7 +347,23 @@ rollingUpdate.maxUnavailable: is 0, and so is rollingUpdate.maxSurge; no Pod cou
 {{- end }}
 {{- end }}
 
+{{- define "coordsvc.check.image" -}}
+{{- $repository := .Values.image.repository }}
+{{- if regexMatch "(/.*|^[^/.]+):[^/]*$" $repository }}
+image.repository: {{ quote $repository }} ends with a tag; put that into image.tag
+{{- else if not (regexMatch "^([^/]+[.:][^/]*/|localhost/)?[a-z0-9]+([-._/]+[a-z0-9]+)*$" $repository) }}
+image.repository: {{ quote $repository }} is not the name of an image, such as registry.example:5000/tools/coordsvc; after the registry it has small letters, digits and - . _ / only
+{{- end }}
+{{- end }}
+
 {{- define "coordsvc.check.exposure" -}}
+{{- range $path, $hosts := dict "ingress.http.hosts" .Values.ingress.http.hosts "ingress.grpc.hosts" .Values.ingress.grpc.hosts "gateway.httpRoute.hostnames" .Values.gateway.httpRoute.hostnames "gateway.grpcRoute.hostnames" .Values.gateway.grpcRoute.hostnames }}
+{{- range $hosts }}
+{{- if regexMatch "^[0-9.]+$" . }}
+{{ $path }}: {{ . }} is an IP address; give a name
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range $protocol, $ingress := .Values.ingress }}
 {{- if and $ingress.enabled (not $ingress.hosts) }}
 ingress.{{ $protocol }}.hosts: is empty; an Ingress without a host would take the requests of every other
@@ -344,6 +404,13 @@ service.trafficDistribution: {{ .Values.service.trafficDistribution }} needs Kub
 {{- range list "grpcFrom" "httpFrom" "adminFrom" }}
 {{- if and (index $.Values.networkPolicy .) (not $.Values.networkPolicy.enabled) }}
 networkPolicy.{{ . }}: has no effect while networkPolicy.enabled is false
+{{- end }}
+{{- end }}
+{{- range $path, $peers := dict "grpcFrom" .grpcFrom "httpFrom" .httpFrom "adminFrom" .adminFrom "egress.brokersTo" .egress.brokersTo }}
+{{- range $peers }}
+{{- if and .ipBlock (or (hasKey . "podSelector") (hasKey . "namespaceSelector")) }}
+networkPolicy.{{ $path }}: an entry has ipBlock and a selector; make two entries of it
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if and .egress.enabled (not .enabled) }}
@@ -390,6 +457,9 @@ extraEnv: {{ .name }} is a setting, and would beat what config says without the 
 {{- if has .name $names }}
 extraEnv: {{ .name }} is there twice
 {{- end }}
+{{- if and .value .valueFrom }}
+extraEnv: {{ .name }} has value and valueFrom; give one of them
+{{- end }}
 {{- $names = append $names .name }}
 {{- end }}
 {{- $volumes := list }}
@@ -398,9 +468,17 @@ extraEnv: {{ .name }} is there twice
 {{- if has .name $volumes }}
 extraVolumes: the name {{ .name }} is taken by a volume of the chart or stands there twice; choose another
 {{- end }}
+{{- if gt (len .) 2 }}
+extraVolumes: {{ .name }} is more than one kind of volume: {{ omit . "name" | keys | sortAlpha | join ", " }}; give each a name of its own
+{{- end }}
 {{- $volumes = append $volumes .name }}
 {{- end }}
+{{- $mounted := list }}
 {{- range .Values.extraVolumeMounts }}
+{{- if has (clean .mountPath) $mounted }}
+extraVolumeMounts: {{ .mountPath }} is there twice
+{{- end }}
+{{- $mounted = append $mounted (clean .mountPath) }}
 {{- if not (has .name $volumes) }}
 extraVolumeMounts: there is no volume {{ .name }}; add it to extraVolumes
 {{- end }}
@@ -409,7 +487,7 @@ extraVolumeMounts: {{ .mountPath }} is where the chart mounts the settings and S
 {{- end }}
 {{- end }}
 {{- $containers := list "coordsvc" }}
-{{- range concat .Values.extraContainers .Values.extraInitContainers }}
+{{- range concat (.Values.extraContainers | default list) (.Values.extraInitContainers | default list) }}
 {{- if has .name $containers }}
 extraContainers: the name {{ .name }} is taken; choose another
 {{- end }}
