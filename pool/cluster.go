@@ -17,7 +17,7 @@ import (
 type Cluster struct {
 	cfg   Config
 	clock clock
-	heard atomic.Int64 // when any broker's last answer came; 0: none has
+	heard atomic.Int64 // when any broker's last answer on a ready connection came; 0: none has
 	count counters
 	sasl  *authenticator // nil: connections do not authenticate
 

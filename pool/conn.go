@@ -33,6 +33,7 @@ type conn struct {
 	session  atomic.Pointer[session] // nil: not authenticated
 
 	certified bool // a client certificate is offered
+	ready     bool // all steps to it are done
 	served    bool // anything but ApiVersions was answered
 	doubted   bool // the broker may take the session for ended
 	onClose   func(*conn)
@@ -291,7 +292,7 @@ func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, al
 		return c.lost(key, v, err)
 	}
 	c.armed = false // the next answer has its own time, if flush does not begin it
-	c.pulse.heard()
+	c.pulse.heard(c.ready)
 	got, body, err := kafkawire.DecodeResponseHeader(frame, key, v)
 	if err != nil {
 		return c.fail(InvalidAnswer, key, v, err)

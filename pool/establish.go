@@ -68,6 +68,7 @@ func (e *endpoint) open(ctx context.Context) (*conn, error) {
 }
 
 func (e *endpoint) ready(c *conn) {
+	c.ready = true
 	c.timeout = e.cfg.RequestTimeout
 	c.maxFrame = maxFrame
 	c.expires = c.created + int64((0.9+0.1*rand.Float64())*float64(e.cfg.MaxLifetime))

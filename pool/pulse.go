@@ -20,7 +20,7 @@ type pulse struct {
 	waiting  atomic.Int32  // exchanges under way
 	progress atomic.Int64  // when the first of them began, or the last answer came
 	last     atomic.Int64  // when the last answer came
-	cluster  *atomic.Int64 // when any broker's last answer came
+	cluster  *atomic.Int64 // when any broker's last answer on a ready connection came
 	requests *requestCounts
 }
 
@@ -33,11 +33,15 @@ func (p *pulse) begin() {
 
 func (p *pulse) end() { p.waiting.Add(-1) }
 
-func (p *pulse) heard() {
+// heard notes an answer. One to a connection that is not ready yet tells that the
+// broker lives, not that lookups can be made: it may be about to refuse a password.
+func (p *pulse) heard(ready bool) {
 	now := p.clock.now()
 	p.progress.Store(now)
 	p.last.Store(now)
-	p.cluster.Store(now)
+	if ready {
+		p.cluster.Store(now)
+	}
 }
 
 // silentFor is how long the broker has owed an answer, over all its connections.

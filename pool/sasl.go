@@ -268,7 +268,7 @@ func (c *conn) exchangeToken(ctx context.Context, token []byte) ([]byte, error) 
 	if err != nil {
 		return nil, c.lost(key, v, err)
 	}
-	c.pulse.heard()
+	c.pulse.heard(c.ready)
 	return append([]byte{}, answer...), nil
 }
 

@@ -181,6 +181,31 @@ func TestListenerThatWantsSASL(t *testing.T) {
 	})
 }
 
+// A broker that answers all but lookups makes nobody ready: a new instance with a wrong
+// password must not take the place of those that work.
+func TestNotReadyWhereNotLetIn(t *testing.T) {
+	for name, cfg := range map[string]func(*Config){
+		"wrong password": authenticatesBy("SCRAM-SHA-256", testUser, "wrong"),
+		"no SASL":        func(*Config) {},
+	} {
+		for discovery, adjust := range map[string]func(*Config){"discovery": func(*Config) {}, "no discovery": withoutDiscovery} {
+			t.Run(name+", "+discovery, func(t *testing.T) {
+				simulated(t, func(t *testing.T, network *kafkatest.Network) {
+					stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+					stub.RequireSASL(&kafkatest.SASL{Users: testUsers()})
+					c := newCluster(t, network, kafkatest.Addrs(stub), cfg, adjust)
+					c.Start()
+					for range 120 {
+						time.Sleep(time.Second)
+						require.False(t, c.Ready())
+					}
+					require.NotZero(t, stub.Count(apiVersions), "it has answered")
+				})
+			})
+		}
+	}
+}
+
 // A listener without SASL, and a broker without the API.
 func TestListenersWithoutSASL(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {

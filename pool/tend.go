@@ -37,8 +37,9 @@ func (c *Cluster) Start() {
 	})
 }
 
-// Ready reports whether a broker has answered lately: in the last 15 seconds. With
-// no traffic there is a ping every 5, so one that is lost does not matter.
+// Ready reports whether a broker has answered lately, in the last 15 seconds, on a
+// connection that it had let in. With no traffic there is a ping every 5, so one that
+// is lost does not matter.
 func (c *Cluster) Ready() bool {
 	heard := c.heard.Load()
 	return heard != 0 && time.Duration(c.clock.now()-heard) <= readyFor
@@ -146,6 +147,12 @@ func (c *Cluster) wantsPings(b *broker, now int64) bool {
 }
 
 func (c *Cluster) pingDue(b *broker, now int64) int64 {
+	if !c.Ready() { // where nothing is discovered and nobody asks, a ping is what makes it so
+		if b.pingedAt == 0 {
+			return now
+		}
+		return b.pingedAt + int64(suspectInterval)
+	}
 	every := c.pingEvery()
 	if b.suspect(now) {
 		every = min(every, suspectInterval)
