@@ -363,11 +363,11 @@ func emptyIfNil(s *string) string {
 // refuses for one of the reasons in stricter.
 
 func FuzzFindCoordinatorAgainstKmsg(f *testing.F) {
-	fuzzAgainstKmsg(f, messages[2], messages[3])
+	fuzzAgainstKmsg(f, messageNamed(f, "FindCoordinatorRequest"), messageNamed(f, "FindCoordinatorResponse"))
 }
 
 func FuzzAPIVersionsAgainstKmsg(f *testing.F) {
-	fuzzAgainstKmsg(f, messages[0], messages[1])
+	fuzzAgainstKmsg(f, messageNamed(f, "ApiVersionsRequest"), messageNamed(f, "ApiVersionsResponse"))
 }
 
 func fuzzAgainstKmsg(f *testing.F, request, response message) {

@@ -48,8 +48,8 @@ package kafkawire
 // 1. Add an APIKey<name> constant and a row in the table of api.go
 // 2. Write <name>_request.go and <name>_response.go, each with a [Request] or
 //    [Response] whose doc comment names versions, layout, headers and source
-// 3. In the tests: a row in messages_test.go brings it under the fuzz targets
-//    and the tests of bad input; then as above
+// 3. In the tests: a row and a sample in messages_test.go bring it under the
+//    tests of bad input, a line each in fuzz_test.go under the fuzzer; then as above
 //
 // To add an error code: a row at the end of the table in error_code.go, and in
 // testdata/error_codes.tsv; a constant only where code acts on it.

@@ -2,6 +2,7 @@ package kafkawire
 
 import (
 	"errors"
+	"os"
 	"runtime/metrics"
 	"testing"
 
@@ -14,22 +15,31 @@ import (
 // encoded and decoded again. Run them with -fuzzminimizetime 200x: without it most
 // of a short run goes into making interesting inputs smaller.
 
-func FuzzAPIVersionsRequest(f *testing.F)       { fuzzMessage(f, messages[0]) }
-func FuzzAPIVersionsResponse(f *testing.F)      { fuzzMessage(f, messages[1]) }
-func FuzzFindCoordinatorRequest(f *testing.F)   { fuzzMessage(f, messages[2]) }
-func FuzzFindCoordinatorResponse(f *testing.F)  { fuzzMessage(f, messages[3]) }
-func FuzzMetadataRequest(f *testing.F)          { fuzzMessage(f, messages[4]) }
-func FuzzMetadataResponse(f *testing.F)         { fuzzMessage(f, messages[5]) }
-func FuzzSaslAuthenticateRequest(f *testing.F)  { fuzzMessage(f, messages[6]) }
-func FuzzSaslAuthenticateResponse(f *testing.F) { fuzzMessage(f, messages[7]) }
-func FuzzSaslHandshakeRequest(f *testing.F)     { fuzzMessage(f, messages[8]) }
-func FuzzSaslHandshakeResponse(f *testing.F)    { fuzzMessage(f, messages[9]) }
+func FuzzAPIVersionsRequest(f *testing.F)       { fuzzMessage(f, "ApiVersionsRequest") }
+func FuzzAPIVersionsResponse(f *testing.F)      { fuzzMessage(f, "ApiVersionsResponse") }
+func FuzzFindCoordinatorRequest(f *testing.F)   { fuzzMessage(f, "FindCoordinatorRequest") }
+func FuzzFindCoordinatorResponse(f *testing.F)  { fuzzMessage(f, "FindCoordinatorResponse") }
+func FuzzMetadataRequest(f *testing.F)          { fuzzMessage(f, "MetadataRequest") }
+func FuzzMetadataResponse(f *testing.F)         { fuzzMessage(f, "MetadataResponse") }
+func FuzzSaslAuthenticateRequest(f *testing.F)  { fuzzMessage(f, "SaslAuthenticateRequest") }
+func FuzzSaslAuthenticateResponse(f *testing.F) { fuzzMessage(f, "SaslAuthenticateResponse") }
+func FuzzSaslHandshakeRequest(f *testing.F)     { fuzzMessage(f, "SaslHandshakeRequest") }
+func FuzzSaslHandshakeResponse(f *testing.F)    { fuzzMessage(f, "SaslHandshakeResponse") }
 
-func fuzzMessage(f *testing.F, m message) {
+func fuzzMessage(f *testing.F, name string) {
+	m := messageNamed(f, name)
 	addSeeds(f, m)
 	f.Fuzz(func(t *testing.T, version int16, src []byte) {
 		checkMessage(t, m, Version(version), src)
 	})
+}
+
+func TestEachMessageHasAFuzzTarget(t *testing.T) {
+	source, err := os.ReadFile("fuzz_test.go")
+	require.NoError(t, err)
+	for _, m := range messages {
+		require.Contains(t, string(source), "{ fuzzMessage(f, \""+m.name+"\") }")
+	}
 }
 
 func addSeeds(f *testing.F, m message) {
@@ -86,7 +96,7 @@ func allocated() uint64 {
 
 // What is at hand already changes nothing in what is read.
 func FuzzFindCoordinatorSharing(f *testing.F) {
-	addSeeds(f, messages[3])
+	addSeeds(f, messageNamed(f, "FindCoordinatorResponse"))
 	f.Fuzz(func(t *testing.T, version int16, src []byte) { checkSharing(t, src, Version(version)) })
 }
 

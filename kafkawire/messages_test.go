@@ -2,6 +2,7 @@ package kafkawire
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,13 @@ var messages = []message{
 	{"SaslAuthenticateResponse", APIKeySaslAuthenticate, true, func() Request { return new(SaslAuthenticateResponse) }},
 	{"SaslHandshakeRequest", APIKeySaslHandshake, false, func() Request { return new(SaslHandshakeRequest) }},
 	{"SaslHandshakeResponse", APIKeySaslHandshake, true, func() Request { return new(SaslHandshakeResponse) }},
+}
+
+func messageNamed(t testing.TB, name string) message {
+	t.Helper()
+	i := slices.IndexFunc(messages, func(m message) bool { return m.name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return messages[i]
 }
 
 // eachVersion runs a subtest for every version of every message.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,10 @@ import (
 )
 
 func TestEveryVersionSpokenHasACount(t *testing.T) {
+	for key := range kafkawire.APIKey(1000) {
+		spoken := kafkawire.Supported(key)
+		require.Equal(t, spoken.Min <= spoken.Max, slices.Contains(spokenAPIs[:], key), key)
+	}
 	var n requestCounts
 	for _, key := range spokenAPIs {
 		spoken := kafkawire.Supported(key)
