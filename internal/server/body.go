@@ -135,13 +135,24 @@ func checkContentType(h http.Header) *refusal {
 	return nil
 }
 
-// hasBody reports whether a request has a body, an empty one not counted.
-func hasBody(r *http.Request) bool {
-	if r.ContentLength >= 0 {
-		return r.ContentLength > 0
+// noBody refuses a body, an empty one not counted.
+func (f *front) noBody(w http.ResponseWriter, r *http.Request, matched *route) *refusal {
+	if r.ContentLength == 0 {
+		return nil
 	}
-	n, _ := io.ReadFull(r.Body, make([]byte, 1))
-	return n > 0
+	if r.ContentLength < 0 { // chunked: whether there is one, reading tells
+		connection := http.NewResponseController(w)
+		_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout))
+		switch _, err := io.ReadFull(r.Body, make([]byte, 1)); {
+		case errors.Is(err, io.EOF):
+			_ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout + writeSlack))
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return &refusal{http.StatusRequestTimeout, f.limits.tooSlow()}
+		}
+	}
+	return refuse(http.StatusBadRequest, codes.InvalidArgument, "UNEXPECTED_BODY",
+		"a %s of %s has no body: write what you ask for into the URL, or POST it to /v1/coordinators:find", matched.method, matched.path)
 }
 
 // checkObject checks the names of the one JSON object that text must be, counts the

@@ -373,6 +373,14 @@ func TestBodyThatTrickles(t *testing.T) {
 		require.Equal(t, http.StatusRequestTimeout, got.status)
 		requireStatus(t, got, "REQUEST_TOO_SLOW", "within 500ms")
 	}
+	const chunked = "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+	began := time.Now()
+	got := exchange(t, r.HTTPAddr(), chunked) // a body that may come or not
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.Equal(t, http.StatusRequestTimeout, got.status)
+	got = exchange(t, r.HTTPAddr(), chunked+"zz\r\n")
+	require.Equal(t, 400, got.status)
+	requireStatus(t, got, "UNEXPECTED_BODY")
 	require.Zero(t, r.inFlight.count())
 }
 
