@@ -70,7 +70,7 @@ func TestTableIsWellFormed(t *testing.T) {
 			require.False(t, s.Required && s.Default != "", "what has a default is not required")
 			require.Equal(t, s.Default, s.format(&settings), "the default is printed as it is written")
 			require.True(t, strings.HasSuffix(s.Doc, "."), "documentation is whole sentences")
-			require.False(t, serviceLink.MatchString(s.Env()), "Kubernetes may set %s", s.Env())
+			require.False(t, serviceLink.MatchString(s.Env()+"=tcp://10.0.0.1:80"), "Kubernetes may set %s", s.Env())
 			require.NotEqual(t, ConfigEnv, s.Env())
 			other, taken := fields[s.field(&settings)]
 			require.False(t, taken, "shares its field with %s", other)
@@ -342,6 +342,10 @@ func TestServiceLinksAreIgnored(t *testing.T) {
 		"COORDSVC_PORT_9090_TCP_PORT=9090", "COORDSVC_PORT_9090_TCP_ADDR=10.0.0.1", "COORDSVC_HEADLESS_SERVICE_HOST=10.0.0.2", "COORDSVC_KAFKA_PORT=tcp://10.0.0.3:9092",
 	}})
 	require.NoError(t, err)
+	for _, variable := range []string{"COORDSVC_PORT=8080", "COORDSVC_HTTP_PORT=8080", "COORDSVC_LOG=x_PORT=tcp://10.0.0.1:80"} {
+		_, err := Load(Sources{Environ: []string{variable}})
+		require.ErrorContains(t, err, "there is no setting with this environment variable", variable)
+	}
 }
 
 func TestBrokerAddresses(t *testing.T) {

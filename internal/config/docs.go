@@ -76,7 +76,7 @@ default. The file is named by ` + "`--config`" + ` or ` + "`COORDSVC_CONFIG`" + 
   set. All errors are reported at once, before anything listens. A value that another
   one beats is checked too.
 - Variables that Kubernetes sets for a Service named coordsvc
-  (` + "`COORDSVC_SERVICE_HOST`, `COORDSVC_PORT`" + ` and the like) are not settings and are left alone.
+  (` + "`COORDSVC_SERVICE_HOST`, `COORDSVC_PORT=tcp://…`" + ` and the like) are not settings and are left alone.
 - The file is read with plain keys and values only: no anchors, merges or tags. Editors
   and checks can use its JSON schema, [coordsvc.schema.json](coordsvc.schema.json).
 `

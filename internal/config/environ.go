@@ -8,12 +8,12 @@ import (
 	"github.com/coordsvc/coordsvc/internal/spelling"
 )
 
-// serviceLink matches what Kubernetes and Docker links set in every container for
-// a service whose name begins with coordsvc: COORDSVC_SERVICE_HOST,
-// COORDSVC_PORT=tcp://..., COORDSVC_PORT_9090_TCP_ADDR. They are no settings, and no
-// setting may be named so.
+// serviceLink matches the variables that Kubernetes and Docker links set in every
+// container for a service whose name begins with coordsvc: COORDSVC_SERVICE_HOST=…,
+// COORDSVC_PORT=tcp://…, COORDSVC_PORT_9090_TCP_ADDR=… They are no settings, and no
+// setting may be named so. (COORDSVC_HTTP_PORT=80 is a mistake for http.address.)
 var serviceLink = regexp.MustCompile(`^` + EnvPrefix +
-	`(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+	`([^=]+_)?(SERVICE_HOST=|SERVICE_PORT(_[^=]+)?=|PORT=[a-z]+://|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=)`)
 
 // fromEnviron reads the settings in the environment. A variable that has the
 // prefix but belongs to no setting is a mistake, like an unknown key in the file.
@@ -22,7 +22,7 @@ func fromEnviron(table []*Setting, environ []string) ([]located, []error) {
 	var mistakes []error
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, EnvPrefix) || name == ConfigEnv || value == "" || serviceLink.MatchString(name) {
+		if !strings.HasPrefix(name, EnvPrefix) || name == ConfigEnv || value == "" || serviceLink.MatchString(variable) {
 			continue
 		}
 		i := slices.IndexFunc(table, func(s *Setting) bool { return s.Env() == name })

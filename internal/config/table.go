@@ -350,8 +350,9 @@ var table = []*Setting{
 	{
 		Path:    "http.docs",
 		Default: "true",
-		Doc:     "Serve the description of the API (/openapi.json) on the REST port. It is open to everybody who can connect, and the same in every installation.",
-		field:   func(s *Settings) any { return &s.HTTP.Docs },
+		Doc: "Serve the description of the API (/openapi.json), and a page to read and try it (/docs), on the REST port. " +
+			"Both are open to everybody who can connect, and the same in every installation.",
+		field: func(s *Settings) any { return &s.HTTP.Docs },
 	},
 	{
 		Path:    "admin.address",

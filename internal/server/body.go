@@ -58,14 +58,16 @@ func (f *front) readBody(w http.ResponseWriter, r *http.Request, p params, memor
 
 // readWhole reads the body as it arrives, not as it is promised. A promise is taken
 // for the memory, so that what cannot be answered is refused before it is read.
+//
+// The deadline stays where a body is refused: net/http waits for the rest of a short one
+// before it sends the answer, and must not wait longer for it.
 func (f *front) readWhole(w http.ResponseWriter, r *http.Request, memory *share) ([]byte, *refusal) {
 	limit := int64(f.limits.maxMessageBytes)
 	if r.ContentLength > limit {
 		return nil, f.overLimit(f.limits.tooLarge(r.ContentLength))
 	}
 	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout))                         // a recorder in a test has none
-	defer func() { _ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout + writeSlack)) }() // its end cancels the call
+	_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout)) // a recorder in a test has none
 
 	body := http.MaxBytesReader(w, r.Body, limit)
 	taken := max(r.ContentLength, 0)
@@ -89,6 +91,7 @@ func (f *front) readWhole(w http.ResponseWriter, r *http.Request, memory *share)
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
+			_ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout + writeSlack)) // its end cancels the call
 			return text, nil
 		case errors.As(err, &overLimit):
 			return nil, f.overLimit(f.limits.tooLarge(-1))
@@ -132,13 +135,24 @@ func checkContentType(h http.Header) *refusal {
 	return nil
 }
 
-// hasBody reports whether a request has a body, an empty one not counted.
-func hasBody(r *http.Request) bool {
-	if r.ContentLength >= 0 {
-		return r.ContentLength > 0
+// noBody refuses a body, an empty one not counted.
+func (f *front) noBody(w http.ResponseWriter, r *http.Request, matched *route) *refusal {
+	if r.ContentLength == 0 {
+		return nil
 	}
-	n, _ := io.ReadFull(r.Body, make([]byte, 1))
-	return n > 0
+	if r.ContentLength < 0 { // chunked: whether there is one, reading tells
+		connection := http.NewResponseController(w)
+		_ = connection.SetReadDeadline(time.Now().Add(f.limits.bodyTimeout))
+		switch _, err := io.ReadFull(r.Body, make([]byte, 1)); {
+		case errors.Is(err, io.EOF):
+			_ = connection.SetReadDeadline(time.Now().Add(f.maxTimeout + writeSlack))
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return &refusal{http.StatusRequestTimeout, f.limits.tooSlow()}
+		}
+	}
+	return refuse(http.StatusBadRequest, codes.InvalidArgument, "UNEXPECTED_BODY",
+		"a %s of %s has no body: write what you ask for into the URL, or POST it to /v1/coordinators:find", matched.method, matched.path)
 }
 
 // checkObject checks the names of the one JSON object that text must be, counts the

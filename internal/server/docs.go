@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/swaggest/swgui/v5/static"
 
@@ -58,8 +59,17 @@ func page(at, contentType string, text []byte) *route {
 	}}
 }
 
-// compressedPage is a page that is kept as gzip, which is how browsers take it.
+// compressedPage is a page that is kept as gzip, which is how browsers take it. Who does
+// not gets it unpacked, which is done once: a megabyte for each stranger who asks would
+// be memory without bound.
 func compressedPage(at, contentType string, compressed []byte) *route {
+	unpacked := sync.OnceValue(func() []byte {
+		var text bytes.Buffer
+		if reader, err := gzip.NewReader(bytes.NewReader(compressed)); err == nil {
+			_, _ = io.Copy(&text, reader) // from the program itself: it is whole
+		}
+		return text.Bytes()
+	})
 	return &route{path: at, method: http.MethodGet, page: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept-Encoding")
 		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -67,11 +77,7 @@ func compressedPage(at, contentType string, compressed []byte) *route {
 			writePage(w, contentType, compressed)
 			return
 		}
-		var text bytes.Buffer
-		if unpacked, err := gzip.NewReader(bytes.NewReader(compressed)); err == nil {
-			_, _ = io.Copy(&text, unpacked) // from the program itself: it is whole
-		}
-		writePage(w, contentType, text.Bytes())
+		writePage(w, contentType, unpacked())
 	}}
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -46,4 +48,36 @@ func TestDocsCanBeSwitchedOff(t *testing.T) {
 	for _, path := range []string{"/docs", "/docs/start.js", "/openapi.json"} {
 		require.Equal(t, 404, r.do(t, "GET", path, "").status, path)
 	}
+}
+
+// TestPagesAreUnpackedOnce: strangers may ask for them as often as they like.
+func TestPagesAreUnpackedOnce(t *testing.T) {
+	packed := 0
+	for _, r := range docsRoutes() {
+		var first, second lastWrite
+		for _, w := range []*lastWrite{&first, &second} {
+			w.header = http.Header{}
+			r.page(w, httptest.NewRequest(http.MethodGet, r.path, http.NoBody))
+		}
+		require.NotEmpty(t, first.text, r.path)
+		require.Same(t, &first.text[0], &second.text[0], r.path)
+		if first.header.Get("Vary") != "" {
+			packed++
+		}
+	}
+	require.Positive(t, packed)
+}
+
+// lastWrite is an http.ResponseWriter that keeps what was written last, not a copy.
+type lastWrite struct {
+	header http.Header
+	text   []byte
+}
+
+func (w *lastWrite) Header() http.Header { return w.header }
+func (w *lastWrite) WriteHeader(int)     {}
+
+func (w *lastWrite) Write(p []byte) (int, error) {
+	w.text = p
+	return len(p), nil
 }

@@ -116,7 +116,7 @@ func isExpectationFailed(statusLine []byte) bool {
 func writeWithJSONErrors(c net.Conn, p []byte, refused func(r *refusal, peer string)) (int, error) {
 	statusLine, rest, isHead := bytes.Cut(p, []byte("\r\n"))
 	text, isPlainError := bytes.CutPrefix(rest, []byte(plainErrorHeaders))
-	if !isPlainError && !(isHead && isExpectationFailed(statusLine)) {
+	if !isHead || !isPlainError && !isExpectationFailed(statusLine) {
 		return c.Write(p)
 	}
 	r := refusalOf(string(statusLine), string(text))

@@ -234,11 +234,7 @@ func (f *front) body(w http.ResponseWriter, r *http.Request, matched *route, cal
 	if matched.method == http.MethodPost {
 		return f.readBody(w, r, matched.params, &call.place.share)
 	}
-	if hasBody(r) {
-		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "UNEXPECTED_BODY",
-			"a %s of %s has no body: write what you ask for into the URL, or POST it to /v1/coordinators:find", matched.method, matched.path)
-	}
-	return newCheckedBody(nil), nil
+	return newCheckedBody(nil), f.noBody(w, r, matched)
 }
 
 // askGateway hands the gateway a request of nothing but what was checked. Its

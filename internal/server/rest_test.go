@@ -380,6 +380,27 @@ func TestBodyThatStops(t *testing.T) {
 	requireStatus(t, answer{400, resp.Header, body}, "INCOMPLETE_BODY")
 }
 
+// TestBodyThatTrickles: the answer comes when the time is up, however much is missing.
+func TestBodyThatTrickles(t *testing.T) {
+	r := start(t, &fakeService{}, func(c *Config) { c.bodyTimeout = 500 * time.Millisecond })
+	for _, length := range []int{100, netHTTPReads * 2} {
+		began := time.Now()
+		got := exchange(t, r.HTTPAddr(), fmt.Sprintf("POST /v1/coordinators:find HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", length))
+		require.Less(t, time.Since(began), 5*time.Second)
+		require.Equal(t, http.StatusRequestTimeout, got.status)
+		requireStatus(t, got, "REQUEST_TOO_SLOW", "within 500ms")
+	}
+	const chunked = "GET /v1/brokers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+	began := time.Now()
+	got := exchange(t, r.HTTPAddr(), chunked) // a body that may come or not
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.Equal(t, http.StatusRequestTimeout, got.status)
+	got = exchange(t, r.HTTPAddr(), chunked+"zz\r\n")
+	require.Equal(t, 400, got.status)
+	requireStatus(t, got, "UNEXPECTED_BODY")
+	require.Zero(t, r.inFlight.count())
+}
+
 // TestHeadersThatMustDoNothing is about doors that grpc-gateway has or had.
 func TestHeadersThatMustDoNothing(t *testing.T) {
 	var md metadata.MD
