@@ -54,6 +54,7 @@ What is wrong with the request as such, or with who sends it:
 | UNSUPPORTED_MEDIA_TYPE | 415 | the body of a POST is application/json |
 | UNAUTHENTICATED, PERMISSION_DENIED, ISSUER_UNREACHABLE | 401, 403, 503 | who is calling: see [security.md](security.md) |
 | CANCELLED | 499 | the caller left before the answer |
+| TOO_MANY_STREAMS | – | a gRPC connection with too many streams of health or reflection |
 | STOPPING | 503 | the instance stops; another will answer |
 `
 

@@ -51,23 +51,25 @@ func TestTLSFiles(t *testing.T) {
 	mine, other := authority.Issue("coordsvc"), authority.Issue("another")
 	ca, cert, key := f.write("ca.pem", authority.PEM), f.write("cert.pem", mine.CertPEM), f.write("key.pem", mine.KeyPEM)
 	encrypted := []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n")
+	encryptedOfOld := []byte("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
 	garbled := []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	for name, test := range map[string]struct {
 		settings config.KafkaTLS
 		says     string // after the name of the setting
 		setting  string
 	}{
-		"none":                {settings: config.KafkaTLS{}},
-		"ca":                  {settings: config.KafkaTLS{CAFile: ca}},
-		"all":                 {settings: config.KafkaTLS{CAFile: ca, CertFile: cert, KeyFile: key}},
-		"ca missing":          {config.KafkaTLS{CAFile: f.dir + "/nothing"}, "/nothing: cannot be read: no such file", "kafka.tls.ca-file"},
-		"ca a folder":         {config.KafkaTLS{CAFile: f.dir}, "is not a file", "kafka.tls.ca-file"},
-		"ca without any":      {config.KafkaTLS{CAFile: key}, "holds no certificate in PEM form", "kafka.tls.ca-file"},
-		"certificate garbled": {config.KafkaTLS{CertFile: f.write("garbled", garbled), KeyFile: key}, "its certificate cannot be read", "kafka.tls.cert-file"},
-		"key in its place":    {config.KafkaTLS{CertFile: key, KeyFile: key}, "holds no certificate in PEM form", "kafka.tls.cert-file"},
-		"key of another":      {config.KafkaTLS{CertFile: cert, KeyFile: f.write("other", other.KeyPEM)}, "it is not the key of the certificate in " + cert, "kafka.tls.key-file"},
-		"key encrypted":       {config.KafkaTLS{CertFile: cert, KeyFile: f.write("enc", encrypted)}, "the key is encrypted", "kafka.tls.key-file"},
-		"key empty":           {config.KafkaTLS{CertFile: cert, KeyFile: f.write("empty", nil)}, "it is not the key", "kafka.tls.key-file"},
+		"none":                    {settings: config.KafkaTLS{}},
+		"ca":                      {settings: config.KafkaTLS{CAFile: ca}},
+		"all":                     {settings: config.KafkaTLS{CAFile: ca, CertFile: cert, KeyFile: key}},
+		"ca missing":              {config.KafkaTLS{CAFile: f.dir + "/nothing"}, "/nothing: cannot be read: no such file", "kafka.tls.ca-file"},
+		"ca a folder":             {config.KafkaTLS{CAFile: f.dir}, "is not a file", "kafka.tls.ca-file"},
+		"ca without any":          {config.KafkaTLS{CAFile: key}, "holds no certificate in PEM form", "kafka.tls.ca-file"},
+		"certificate garbled":     {config.KafkaTLS{CertFile: f.write("garbled", garbled), KeyFile: key}, "its certificate cannot be read", "kafka.tls.cert-file"},
+		"key in its place":        {config.KafkaTLS{CertFile: key, KeyFile: key}, "holds no certificate in PEM form", "kafka.tls.cert-file"},
+		"key of another":          {config.KafkaTLS{CertFile: cert, KeyFile: f.write("other", other.KeyPEM)}, "it is not the key of the certificate in " + cert, "kafka.tls.key-file"},
+		"key encrypted":           {config.KafkaTLS{CertFile: cert, KeyFile: f.write("enc", encrypted)}, "the key is encrypted", "kafka.tls.key-file"},
+		"key encrypted as of old": {config.KafkaTLS{CertFile: cert, KeyFile: f.write("old", encryptedOfOld)}, "the key is encrypted", "kafka.tls.key-file"},
+		"key empty":               {config.KafkaTLS{CertFile: cert, KeyFile: f.write("empty", nil)}, "it is not the key", "kafka.tls.key-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.settings.Enabled = true

@@ -66,7 +66,7 @@ func keyPair(cert, key reload.File, certPEM, keyPEM []byte) (tls.Certificate, er
 	if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 		return tls.Certificate{}, &reload.Error{File: cert, Err: fmt.Errorf("its certificate cannot be read: %w", err)}
 	}
-	if block, _ := pem.Decode(keyPEM); block != nil && block.Type == "ENCRYPTED PRIVATE KEY" {
+	if reload.IsEncryptedKey(keyPEM) {
 		return tls.Certificate{}, &reload.Error{File: key, Err: errors.New("the key is encrypted; store it decrypted, readable for the service alone")}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)

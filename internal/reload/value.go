@@ -3,11 +3,13 @@ package reload
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,4 +176,15 @@ func ReadableByAll(path string) bool {
 	const othersRead = 0o004
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&othersRead != 0
+}
+
+// IsEncryptedKey reports whether a PEM file holds a private key that needs a password: as
+// PKCS #8 has it (RFC 5958), or in the older way (RFC 1421).
+func IsEncryptedKey(content []byte) bool {
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return true
+		}
+	}
+	return false
 }

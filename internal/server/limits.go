@@ -106,6 +106,7 @@ func grpcLimits(cfg Config) []grpc.ServerOption {
 type limiter struct {
 	inFlight        *inFlight
 	memory          *memory
+	streams         *openStreams
 	onLimit         func(setting string)
 	maxMessageBytes int
 	maxKeys         int
@@ -115,7 +116,7 @@ type limiter struct {
 // newLimiter needs a cfg whose memory is chosen.
 func newLimiter(cfg Config) *limiter {
 	l := &limiter{
-		inFlight: newInFlight(cfg.MaxCallsInFlight), memory: newMemory(cfg.MaxMemory), onLimit: cfg.OnLimit,
+		inFlight: newInFlight(cfg.MaxCallsInFlight), memory: newMemory(cfg.MaxMemory), streams: &openStreams{of: map[string]int{}}, onLimit: cfg.OnLimit,
 		maxMessageBytes: cfg.MaxMessageBytes, maxKeys: cfg.MaxKeys, bodyTimeout: cfg.bodyTimeout,
 	}
 	if l.onLimit == nil {
@@ -136,7 +137,8 @@ func (l *limiter) enter() error {
 // admission lets no more calls in than the limit, and none once the server has
 // stopped. The request of a gRPC call is read only then, within the limits of size
 // and memory: what is refused has cost its head. A REST call has its place already: the front takes
-// it before it reads the body.
+// it before it reads the body. Streams, which are not of the API, are bounded for each
+// connection.
 func admission(l *limiter) step {
 	return step{
 		name: "admission",
@@ -160,6 +162,14 @@ func admission(l *limiter) step {
 				return l.counting(nil, err)
 			}
 			return l.counting(handler(ctx, req))
+		},
+		streamStep: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			leave, err := l.streams.enter(ss.Context())
+			if err != nil {
+				return err
+			}
+			defer leave()
+			return handler(srv, ss)
 		},
 	}
 }

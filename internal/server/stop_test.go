@@ -193,6 +193,29 @@ func TestStopDoesNotWaitForever(t *testing.T) {
 	calls.Wait()
 }
 
+// Health is open to strangers: they must not fill the memory with watchers.
+func TestStreamsOfAConnection(t *testing.T) {
+	r := start(t, &fakeService{})
+	health := healthv1.NewHealthClient(r.conn)
+	watch := func(ctx context.Context) error {
+		w, err := health.Watch(ctx, &healthv1.HealthCheckRequest{})
+		require.NoError(t, err)
+		_, err = w.Recv()
+		return err
+	}
+	ctx, end := context.WithCancel(t.Context())
+	for range streamsPerConnection {
+		require.NoError(t, watch(ctx))
+	}
+	err := watch(ctx)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	require.Equal(t, "TOO_MANY_STREAMS", reasonOf(err))
+	_, err = health.Check(t.Context(), &healthv1.HealthCheckRequest{})
+	require.NoError(t, err, "a single question is no stream")
+	end()
+	require.Eventually(t, func() bool { return watch(t.Context()) == nil }, 5*time.Second, 10*time.Millisecond, "those that ended count no more")
+}
+
 // TestWatchersDoNotHoldUpTheStop: streams of health and reflection that their
 // clients keep open end by themselves.
 func TestWatchersDoNotHoldUpTheStop(t *testing.T) {

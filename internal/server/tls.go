@@ -52,6 +52,9 @@ func parseTLS(files []reload.File, contents [][]byte) (*tlsMaterial, error) {
 	if _, err := auth.ParseAuthorities(contents[0]); err != nil { // says what the next would put down to the key
 		return nil, &reload.Error{File: files[0], Err: err}
 	}
+	if reload.IsEncryptedKey(contents[1]) {
+		return nil, &reload.Error{File: files[1], Err: errors.New("is encrypted: store it decrypted, readable for the service alone")}
+	}
 	certificate, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
 		return nil, &reload.Error{File: files[1], Err: fmt.Errorf("is not the key of the certificate in %s (tls.cert-file): %w", files[0].Path, err)}

@@ -92,6 +92,7 @@ func TestTLSThatCannotBeIsAnErrorBeforeAnythingListens(t *testing.T) {
 	}
 	cert, key := file("cert", good.cert), file("key", good.key)
 	otherKey, empty, garbage := file("other-key", other.key), file("empty", nil), file("garbage", []byte("garbage"))
+	encrypted := file("encrypted", []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"))
 	missing := filepath.Join(dir, "missing")
 	for name, c := range map[string]struct {
 		tls  TLS
@@ -105,6 +106,7 @@ func TestTLSThatCannotBeIsAnErrorBeforeAnythingListens(t *testing.T) {
 		"empty certificate":     {TLS{CertFile: empty, KeyFile: key}, []string{"tls.cert-file", empty, "no certificate in PEM form"}},
 		"garbage":               {TLS{CertFile: garbage, KeyFile: key}, []string{"tls.cert-file", garbage, "no certificate in PEM form"}},
 		"garbage key":           {TLS{CertFile: cert, KeyFile: garbage}, []string{"tls.key-file", garbage, cert}},
+		"encrypted key":         {TLS{CertFile: cert, KeyFile: encrypted}, []string{"tls.key-file", encrypted, "is encrypted"}},
 		"key of another":        {TLS{CertFile: cert, KeyFile: otherKey}, []string{"tls.key-file", otherKey, cert, "does not match"}},
 		"swapped":               {TLS{CertFile: key, KeyFile: cert}, []string{"tls.cert-file", key}},
 		"missing client CA":     {TLS{CertFile: cert, KeyFile: key, ClientCAFile: missing}, []string{"tls.client-ca-file", missing}},
