@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -26,7 +27,8 @@ import (
 // the connection by withTLSConn.
 type plainErrorListener struct {
 	net.Listener
-	tls *tls.Config // nil: plain HTTP
+	tls    *tls.Config // nil: plain HTTP
+	logger *slog.Logger
 }
 
 func (l plainErrorListener) Accept() (net.Conn, error) {
@@ -40,7 +42,7 @@ func (l plainErrorListener) Accept() (net.Conn, error) {
 		// Until net/http sets one for the first answer, this bounds the handshake;
 		// reading has the deadline of the headers.
 		_ = c.SetWriteDeadline(time.Now().Add(readHeaderTimeout))
-		return &plainErrorTLSConn{tls.Server(c, l.tls)}, nil
+		return &plainErrorTLSConn{tls.Server(c, l.tls), l.logger}, nil
 	case ok:
 		return &plainErrorConn{tcp}, nil
 	default:
@@ -54,13 +56,19 @@ type plainErrorConn struct{ *net.TCPConn }
 func (c *plainErrorConn) Write(p []byte) (int, error) { return writeWithJSONErrors(c.TCPConn, p) }
 
 // plainErrorTLSConn is the same around TLS.
-type plainErrorTLSConn struct{ *tls.Conn }
+type plainErrorTLSConn struct {
+	*tls.Conn
+	logger *slog.Logger
+}
 
 func (c *plainErrorTLSConn) Write(p []byte) (int, error) { return writeWithJSONErrors(c.Conn, p) }
 
 // Read answers who speaks HTTP to the port of HTTPS.
 func (c *plainErrorTLSConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if err != nil && !c.ConnectionState().HandshakeComplete {
+		logHandshake(c.logger, "REST", c, err)
+	}
 	var notTLS tls.RecordHeaderError
 	if errors.As(err, &notTLS) && notTLS.Conn != nil && isHTTP(notTLS.RecordHeader[:]) {
 		_, _ = notTLS.Conn.Write(jsonError(refuse(http.StatusBadRequest, codes.InvalidArgument, "TLS_REQUIRED",
