@@ -368,8 +368,12 @@ func (c *conn) lost(key kafkawire.APIKey, v kafkawire.Version, err error) error 
 	}
 }
 
-// stranger says what a close may mean where the broker has never served the connection.
+// stranger says what a close may mean where the broker has never served the
+// connection, or was just shown credentials.
 func (c *conn) stranger(key kafkawire.APIKey) string {
+	if key == kafkawire.APIKeySaslAuthenticate {
+		return " (some do so where the credentials are wrong: see kafka.sasl.*)"
+	}
 	asked := key == kafkawire.APIKeyFindCoordinator || key == kafkawire.APIKeyMetadata
 	if !asked || c.served || c.versions.assumed || c.session.Load() != nil || c.in.buffered() > 0 {
 		return ""

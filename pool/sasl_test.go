@@ -206,6 +206,18 @@ func TestNotReadyWhereNotLetIn(t *testing.T) {
 	}
 }
 
+func TestCloseInPlaceOfARefusal(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.On(kafkawire.APIKeySaslHandshake, func(r *kafkatest.Request) {
+			r.Reply(&kafkawire.SaslHandshakeResponse{Mechanisms: []string{"PLAIN"}})
+		})
+		stub.On(kafkawire.APIKeySaslAuthenticate, kafkatest.Hangup)
+		_, err := newCluster(t, network, kafkatest.Addrs(stub), good("PLAIN")).Acquire(t.Context(), 0)
+		requireKind(t, err, Unreachable, "the broker closed the connection", "credentials are wrong", "kafka.sasl.*")
+	})
+}
+
 // A listener without SASL, and a broker without the API.
 func TestListenersWithoutSASL(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {

@@ -34,7 +34,7 @@ func (e *endpoint) secure(ctx context.Context, c *conn) error {
 	case errors.Is(ctx.Err(), context.Canceled), errors.Is(err, net.ErrClosed) && ctx.Err() != nil:
 		return &Error{Kind: Closed, Addr: e.addr, Op: opTLS, Err: errors.New("the pool was closed")}
 	case isTimeout(err):
-		return &Error{Kind: Timeout, Addr: e.addr, Op: opTLS, Err: fmt.Errorf("the broker did not finish the handshake within %s", e.cfg.DialTimeout)}
+		return &Error{Kind: Timeout, Addr: e.addr, Op: opTLS, Err: fmt.Errorf("the broker did not finish the handshake within %s (a plaintext listener may be silent)", e.cfg.DialTimeout)}
 	case isHangUp(err) && e.spokeTLS.Load():
 		return &Error{Kind: Unreachable, Addr: e.addr, Op: opTLS, Err: fmt.Errorf("the connection was lost during the handshake: %w", ioCause(e.addr, err))}
 	default:

@@ -42,7 +42,7 @@ What is wrong with the request as such, or with who sends it:
 | reason | HTTP | what |
 |---|---|---|
 | INVALID_ARGUMENT | 400 | a field is not as it must be; the violations name it |
-| UNKNOWN_FIELD | 400 | a name in the query or the body that there is not |
+| UNKNOWN_FIELD | 400 | a name in the query or the body that does not exist |
 | MISSING_FIELD | 400 | a name that must be there |
 | INVALID_QUERY, INVALID_PATH | 400 | not UTF-8, a stray percent sign, or a query where the body says all |
 | EMPTY_BODY, INCOMPLETE_BODY, TRAILING_DATA, UNEXPECTED_BODY | 400 | a body that is not one JSON object, or has no business there |

@@ -112,6 +112,9 @@ func TestBulkLookupOfAFirstFailurePrintsNothing(t *testing.T) {
 			require.ErrorAs(t, err, &f)
 			require.Equal(t, tc.code, f.code)
 			require.Empty(t, out.String())
+			if tc.code == exitUnreachable {
+				require.Equal(t, errorInfo(tc.err).GetReason()+": what happened", f.Error(), "operations.md has a section of that name")
+			}
 		})
 	}
 }

@@ -61,7 +61,7 @@ const generalHelp = `Examples:
     coordsvc lookup --kafka-brokers kafka-1.example:9092 orders payments
     coordsvc serve --kafka-brokers kafka-1.example:9092,kafka-2.example:9092
 
-Exit codes: 0 all well; 1 a key was not found, or the command could not do its work; 2 wrong usage or settings; 3 the cluster cannot be reached.`
+Exit codes: 0 all well; 1 a key was not found, or the command could not do its work; 2 wrong usage or settings; 3 the cluster cannot be reached; 130 Ctrl-C.`
 
 // Help is shown by kong under the description.
 func (cli) Help() string { return generalHelp }

@@ -19,7 +19,7 @@ type healthcheckCmd struct {
 
 // Help is shown by kong under the usage.
 func (healthcheckCmd) Help() string {
-	return `It is for containers without a shell: it reads admin.address from the settings of the service and asks that port on this machine. Exit code 0: live (or ready); 1: not.
+	return `It is for containers without a shell: it reads admin.address from the settings of the service and asks that port on this machine. Exit codes: 0 live (or ready); 1 not; 2 wrong usage.
 
 Examples:
 

@@ -243,7 +243,11 @@ func lookupFailure(err error) error {
 			code = exitUsage
 		}
 	}
-	return failf(code, "%s", displayText(status.Convert(err).Message()))
+	message := displayText(status.Convert(err).Message())
+	if code == exitUnreachable {
+		return failf(code, "%s: %s", errorInfo(err).GetReason(), message) // docs/operations.md has a section of that name
+	}
+	return failf(code, "%s", message)
 }
 
 // allFailed is the answer of a call that failed as a whole, as one result a key.

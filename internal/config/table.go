@@ -441,7 +441,7 @@ var table = []*Setting{
 	{
 		Path:    "auth.oidc.clock-skew",
 		Default: "1m",
-		Doc:     "How much the clocks of the issuer and of this service may differ. So long is a JWT still good after it has expired.",
+		Doc:     "How much the clocks of the issuer and of this service may differ. A JWT stays good for that long after it has expired.",
 		Limit:   between(0, 10*time.Minute),
 		field:   func(s *Settings) any { return &s.Auth.OIDC.ClockSkew },
 	},
@@ -523,7 +523,7 @@ var table = []*Setting{
 	{
 		Path:    "tracing.sample-ratio",
 		Default: "0.01",
-		Doc: "Which part of the calls is traced, from 0 (none) to 1 (all). " +
+		Doc: "What share of the calls is traced, from 0 (none) to 1 (all). " +
 			"A call that comes with a W3C traceparent header is traced if that says so, whatever is set here.",
 		Limit: share(),
 		field: func(s *Settings) any { return &s.Tracing.SampleRatio },

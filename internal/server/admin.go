@@ -28,7 +28,7 @@ func newAdmin(ready func() bool, stopping *atomic.Bool, more map[string]http.Han
 			case stopping.Load():
 				writeJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"not ready","cause":"this instance is stopping"}`+"\n"))
 			case !ready():
-				writeJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"not ready","cause":"no Kafka broker has answered lately"}`+"\n"))
+				writeJSON(w, http.StatusServiceUnavailable, []byte(`{"status":"not ready","cause":"no Kafka broker has answered a request lately: GET /v1/brokers of the REST port says why"}`+"\n"))
 			default:
 				writeJSON(w, http.StatusOK, []byte(`{"status":"ready"}`+"\n"))
 			}

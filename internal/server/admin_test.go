@@ -27,7 +27,7 @@ func TestAdminPort(t *testing.T) {
 		{method: "GET", target: "/livez", ready: false, status: 200, says: "live"},
 		{method: "GET", target: "/readyz", ready: true, status: 200, says: `"ready"`},
 		{method: "GET", target: "/readyz?verbose=1", ready: true, status: 200, says: `"ready"`},
-		{method: "GET", target: "/readyz", ready: false, status: 503, says: "no Kafka broker has answered"},
+		{method: "GET", target: "/readyz", ready: false, status: 503, says: "GET /v1/brokers of the REST port says why"},
 		{method: "HEAD", target: "/readyz", ready: false, status: 503},
 		{method: "POST", target: "/readyz", ready: true, status: 405, says: "METHOD_NOT_ALLOWED", allow: "GET, HEAD"},
 		{method: "GET", target: "/", ready: true, status: 404, says: "NOT_FOUND"},

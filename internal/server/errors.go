@@ -87,6 +87,14 @@ func reasonOf(err error) string {
 	return codeName(s.Code())
 }
 
+// causeOf is why a caller was refused, "" for other errors.
+func causeOf(err error) string {
+	if _, ok := preparedOf(err); ok {
+		return ""
+	}
+	return errorInfoOf(status.Convert(err)).GetMetadata()["cause"]
+}
+
 // codeName is the name of a code as the protocol writes it: INVALID_ARGUMENT.
 func codeName(c codes.Code) string {
 	if name, ok := rpccode.Code_name[int32(c)]; ok { //nolint:gosec // 0 to 16

@@ -124,6 +124,7 @@ func TestTokensOnBothProtocols(t *testing.T) {
 			require.Nil(t, svc.lastRequest())
 			require.Equal(t, 2, strings.Count(r.log.String(), `"msg":"call"`), "both refusals are logged, once each: %s", r.log)
 			require.Equal(t, 2, strings.Count(r.log.String(), `"method":"/coordsvc.v1.CoordinatorService/GetCoordinator"`))
+			require.Equal(t, 2, strings.Count(r.log.String(), `"cause":"`+c.cause+`"`), "by both protocols: %s", r.log)
 			require.NotContains(t, r.log.String(), ciToken)
 		})
 	}

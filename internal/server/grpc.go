@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,9 +13,9 @@ import (
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
-func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *health.Server, calls chain, gate *gate) *grpc.Server {
+func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *health.Server, calls chain, gate *gate, logger *slog.Logger) *grpc.Server {
 	g := grpc.NewServer(append(grpcLimits(cfg),
-		grpc.Creds(gate.grpcCredentials()),
+		grpc.Creds(gate.grpcCredentials(logger)),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.UnaryInterceptor(calls.unary()),

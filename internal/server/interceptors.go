@@ -160,6 +160,9 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req any, c
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("reason", reasonOf(err)))
+		if cause := causeOf(err); cause != "" {
+			attrs = append(attrs, slog.String("cause", cause))
+		}
 	}
 	logger.LogAttrs(ctx, level, "call", attrs...)
 	if logger.Enabled(ctx, slog.LevelDebug) && (keys != nil || err != nil) {

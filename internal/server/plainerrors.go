@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -28,6 +29,7 @@ type plainErrorListener struct {
 	net.Listener
 	tls     *tls.Config                   // nil: plain HTTP
 	refused func(r *refusal, peer string) // is told of each
+	logger  *slog.Logger
 }
 
 func (l plainErrorListener) Accept() (net.Conn, error) {
@@ -41,7 +43,7 @@ func (l plainErrorListener) Accept() (net.Conn, error) {
 		// Until net/http sets one for the first answer, this bounds the handshake;
 		// reading has the deadline of the headers.
 		_ = c.SetWriteDeadline(time.Now().Add(readHeaderTimeout))
-		return &plainErrorTLSConn{tls.Server(c, l.tls), l.refused}, nil
+		return &plainErrorTLSConn{tls.Server(c, l.tls), l.refused, l.logger}, nil
 	case ok:
 		return &plainErrorConn{tcp, l.refused}, nil
 	default:
@@ -63,6 +65,7 @@ func (c *plainErrorConn) Write(p []byte) (int, error) {
 type plainErrorTLSConn struct {
 	*tls.Conn
 	refused func(r *refusal, peer string)
+	logger  *slog.Logger
 }
 
 func (c *plainErrorTLSConn) Write(p []byte) (int, error) {
@@ -72,6 +75,9 @@ func (c *plainErrorTLSConn) Write(p []byte) (int, error) {
 // Read answers who speaks HTTP to the port of HTTPS.
 func (c *plainErrorTLSConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if err != nil && !c.ConnectionState().HandshakeComplete {
+		logHandshake(c.logger, "REST", c, err)
+	}
 	var notTLS tls.RecordHeaderError
 	if errors.As(err, &notTLS) && notTLS.Conn != nil && isHTTP(notTLS.RecordHeader[:]) {
 		r := refuse(http.StatusBadRequest, codes.InvalidArgument, "TLS_REQUIRED", "this port speaks HTTPS: write https:// for http://")

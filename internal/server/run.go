@@ -32,7 +32,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.grpc = s.newGRPC()
 	serve("gRPC", s.grpc.Serve, s.grpcListener)
-	serve("REST", s.rest.Serve, plainErrorListener{s.restListener, s.gate.restTLS(), s.front.unread})
+	serve("REST", s.rest.Serve, plainErrorListener{s.restListener, s.gate.restTLS(), s.front.unread, s.logger})
 	serve("the admin port", s.admin.Serve, s.adminListener)
 
 	following, stopFollowing := context.WithCancel(context.Background())

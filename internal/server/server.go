@@ -202,7 +202,7 @@ func New(cfg Config, svc coordsvcv1.CoordinatorServiceServer, ready func() bool,
 	if s.front, err = newFront(cfg, newInProcess(svc, calls.unary()), gate, limits, &s.drain.stopping, logger); err != nil {
 		return nil, err
 	}
-	s.newGRPC = func() *grpc.Server { return newGRPCServer(cfg, svc, s.health, calls, gate) }
+	s.newGRPC = func() *grpc.Server { return newGRPCServer(cfg, svc, s.health, calls, gate, logger) }
 	s.rest = &http.Server{
 		Handler:           s.front,
 		ConnContext:       connected,
@@ -254,7 +254,7 @@ func (s *Server) Listen() error {
 	for _, p := range ports {
 		s.logger.Info("listening", "protocol", p.name, "address", (*p.listener).Addr().String())
 	}
-	s.logger.Info("the calls that are answered at a time may take", "memory_bytes", s.cfg.MaxMemory, "calls", s.cfg.MaxCallsInFlight)
+	s.logger.Info("limits of all calls in flight together", "calls", s.cfg.MaxCallsInFlight, "memory_bytes", s.cfg.MaxMemory)
 	s.warn()
 	return nil
 }

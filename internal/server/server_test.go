@@ -89,6 +89,7 @@ type running struct {
 	*Server
 	ready *atomic.Bool
 	log   *logBuffer
+	level *slog.LevelVar
 	grpc  coordsvcv1.CoordinatorServiceClient
 	conn  *grpc.ClientConn
 	http  *http.Client
@@ -106,9 +107,9 @@ func start(t *testing.T, svc coordsvcv1.CoordinatorServiceServer, changes ...fun
 	for _, change := range changes {
 		change(&cfg)
 	}
-	r := &running{ready: new(atomic.Bool), log: new(logBuffer), stopped: make(chan error, 1)}
+	r := &running{ready: new(atomic.Bool), log: new(logBuffer), level: new(slog.LevelVar), stopped: make(chan error, 1)}
 	r.ready.Store(true)
-	logger := slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	logger := slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: r.level}))
 	var err error
 	r.Server, err = New(cfg, svc, r.ready.Load, logger)
 	require.NoError(t, err)

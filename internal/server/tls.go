@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -87,11 +89,29 @@ func current(material *reload.Value[tlsMaterial], pick func(*tlsMaterial) *tls.C
 	}
 }
 
-func (g *gate) grpcCredentials() credentials.TransportCredentials {
+func (g *gate) grpcCredentials(logger *slog.Logger) credentials.TransportCredentials {
 	if g.tls == nil {
 		return insecure.NewCredentials()
 	}
-	return credentials.NewTLS(current(g.tls, func(m *tlsMaterial) *tls.Config { return m.grpc }))
+	return loggedHandshakes{credentials.NewTLS(current(g.tls, func(m *tlsMaterial) *tls.Config { return m.grpc })), logger}
+}
+
+type loggedHandshakes struct {
+	credentials.TransportCredentials
+	logger *slog.Logger
+}
+
+func (l loggedHandshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := l.TransportCredentials.ServerHandshake(c)
+	if err != nil {
+		logHandshake(l.logger, "gRPC", c, err)
+	}
+	return secured, info, err
+}
+
+// logHandshake tells, at debug level, why a client never got as far as a call.
+func logHandshake(logger *slog.Logger, protocol string, c net.Conn, err error) {
+	logger.Debug("the TLS handshake of a client failed", "protocol", protocol, "peer", c.RemoteAddr().String(), "error", err)
 }
 
 // restTLS is nil where the REST port speaks plain HTTP.

@@ -3,10 +3,12 @@ package server
 import (
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +256,23 @@ func TestCertificateSubjects(t *testing.T) {
 }
 
 // An authority that is taken away is refused, also on connections that were open.
+// A client without a certificate never makes a call that could be logged.
+func TestFailedHandshakesAreLogged(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	folder := newTLSFolder(t, ca.issue(t, "server", time.Hour), ca)
+	r := start(t, &fakeService{}, folder.demandCertificates)
+	r.level.Set(slog.LevelDebug)
+	bare := r.connect(t, ca)
+	_, err := bare.get(t.Context(), "/v1/brokers")
+	require.Error(t, err)
+	_, err = bare.grpc.ListBrokers(t.Context(), &coordsvcv1.ListBrokersRequest{})
+	require.Error(t, err)
+	for _, protocol := range []string{"REST", "gRPC"} {
+		said := regexp.MustCompile(`"msg":"the TLS handshake of a client failed","protocol":"` + protocol + `","peer":"127.0.0.1:\d+","error":"tls: client didn't provide a certificate"`)
+		eventually(t, func() bool { return said.MatchString(r.log.String()) })
+	}
+}
+
 func TestClientAuthoritiesFollowTheFile(t *testing.T) {
 	ca, second := newAuthority(t, "ca"), newAuthority(t, "second")
 	server := ca.issue(t, "server", time.Hour)
