@@ -482,7 +482,7 @@ extraVolumeMounts: {{ .mountPath }} is there twice
 {{- if not (has .name $volumes) }}
 extraVolumeMounts: there is no volume {{ .name }}; add it to extraVolumes
 {{- end }}
-{{- if regexMatch "^/etc/coordsvc(/(config|policy|secrets)(/.*)?)?/?$" .mountPath }}
+{{- if regexMatch "^/etc/coordsvc(/(config|policy|secrets)(/.*)?)?$" (clean .mountPath) }}
 extraVolumeMounts: {{ .mountPath }} is where the chart mounts the settings and Secrets; choose another path
 {{- end }}
 {{- end }}
