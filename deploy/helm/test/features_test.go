@@ -178,6 +178,7 @@ var features = []struct {
 	{name: "what is extra", base: "everything-on", check: func(t *testing.T, objects []object) {
 		spec := pod(t, objects)
 		require.Equal(t, "before", spec.InitContainers[0].Name)
+		require.Equal(t, spec.InitContainers, one[*corev1.Pod](t, objects).Spec.InitContainers, "what they fetch helm test needs too")
 		require.Equal(t, "beside", spec.Containers[1].Name)
 		require.Contains(t, container(t, objects).Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "200MiB"})
 		require.Contains(t, container(t, objects).VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
