@@ -80,6 +80,10 @@ var features = []struct {
 	{name: "a grace period of one's own", base: "plain", values: `terminationGracePeriodSeconds: 45`, check: func(t *testing.T, objects []object) {
 		require.EqualValues(t, 45, *pod(t, objects).TerminationGracePeriodSeconds)
 	}},
+	{name: "memory for a call and no more", base: "mtls", values: "config: {limits: {max-calls-memory: 50MiB}, auth: {allowed-subjects: [orders.example, 'spiffe://prod.example/*', 'team-*']}}", check: func(t *testing.T, objects []object) {
+		loaded := settingsOf(t, objects, one[*appsv1.Deployment](t, objects))
+		require.Equal(t, []string{"orders.example", "spiffe://prod.example/*", "team-*"}, loaded.Auth.AllowedSubjects)
+	}},
 	{name: "a longer drain", base: "plain", values: `config: {shutdown: {drain-delay: 20s, drain-timeout: 1m}}`, check: func(t *testing.T, objects []object) {
 		require.EqualValues(t, 5+20+60+5, *pod(t, objects).TerminationGracePeriodSeconds)
 		require.EqualValues(t, 20+35, one[*appsv1.Deployment](t, objects).Spec.MinReadySeconds)

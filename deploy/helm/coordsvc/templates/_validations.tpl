@@ -224,6 +224,16 @@ config.kafka.sasl.oauth.extensions: {{ $name }} is given twice
 {{- end }}
 {{- $names = append $names $name }}
 {{- end }}
+{{- range include "coordsvc.entries" (list . "auth.allowed-subjects") | fromJsonArray | compact }}
+{{- $name := trimSuffix "*" . }}
+{{- if not $name }}
+config.auth.allowed-subjects: "*" allows every certificate; leave the setting out for that
+{{- else if contains "*" $name }}
+config.auth.allowed-subjects: {{ quote . }} has a star that is not at its end
+{{- else if not (regexMatch "^(spiffe://[^/@?#:]+/[^?#]*|[^=,/]+)$" $name) }}
+config.auth.allowed-subjects: {{ quote . }} is neither a common name, a DNS name nor a SPIFFE id (spiffe://trust-domain/path); of CN=orders,O=Example write orders
+{{- end }}
+{{- end }}
 {{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
 {{- $url := include "coordsvc.setting" (list $ . "") }}
 {{- if and $url (not (regexMatch "^https?://[^/@?# ]+([/?#][^ ]*)?$" $url)) }}
@@ -267,6 +277,14 @@ config.lookup.max-timeout: {{ $max }} is less than config.lookup.default-timeout
 {{- $keys := include "coordsvc.setting" (list . "lookup.max-keys" "10000") | float64 }}
 {{- if lt (include "coordsvc.setting" (list . "limits.max-waiting-keys" "1000000") | float64) $keys }}
 config.limits.max-waiting-keys: is less than config.lookup.max-keys, which is {{ int64 $keys }}; the largest call could never be served
+{{- end }}
+{{- /* Four bytes for each byte of the largest call, 512 for each of its keys, and a quarter of the whole for small calls. */ -}}
+{{- $call := addf (mulf 4 (include "coordsvc.setting" (list . "limits.max-message-bytes" "8MiB") | include "coordsvc.bytes")) (mulf 512 $keys) }}
+{{- $least := addf $call (divf $call 3 | floor) 1 }}
+{{- $memory := include "coordsvc.setting" (list . "limits.max-calls-memory" "0B") }}
+{{- $bytes := include "coordsvc.bytes" $memory | float64 }}
+{{- if and (gt $bytes 0.0) (lt $bytes $least) }}
+config.limits.max-calls-memory: {{ $memory }} is less than the {{ divf $least 1048576 | ceil }}MiB that one call of config.limits.max-message-bytes with config.lookup.max-keys keys needs
 {{- end }}
 {{- if not (kindIs "invalid" .Values.terminationGracePeriodSeconds) }}
 {{- if lt (int .Values.terminationGracePeriodSeconds) (include "coordsvc.stopSeconds" . | int) }}
