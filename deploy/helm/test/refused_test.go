@@ -311,6 +311,8 @@ var wrong = []struct {
 		key: "extraEnv", reason: "COORDSVC_CONFIG is a setting"},
 	{name: "variable twice", values: `extraEnv: [{name: A, value: "1"}, {name: A, value: "2"}]`,
 		key: "extraEnv", reason: "A is there twice"},
+	{name: "memory limit in Kubernetes's units", values: `extraEnv: [{name: GOMEMLIMIT, value: 200Mi}]`,
+		key: "extraEnv", reason: `GOMEMLIMIT "200Mi" is not what Go takes`},
 	{name: "variable with two values", values: `extraEnv: [{name: A, value: a, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]`,
 		key: "extraEnv", reason: "A has value and valueFrom"},
 	{name: "volume of two kinds", values: `extraVolumes: [{name: a, emptyDir: {}, hostPath: {path: /a}}]`,

@@ -475,6 +475,9 @@ extraEnv: {{ .name }} is a setting, and would beat what config says without the 
 {{- if has .name $names }}
 extraEnv: {{ .name }} is there twice
 {{- end }}
+{{- if and (eq .name "GOMEMLIMIT") (not (regexMatch "^(off|[0-9]+(B|[KMGT]iB)?)?$" (.value | default ""))) }}
+extraEnv: GOMEMLIMIT {{ quote .value }} is not what Go takes, and the program would not start; write for example 200MiB
+{{- end }}
 {{- if and .value .valueFrom }}
 extraEnv: {{ .name }} has value and valueFrom; give one of them
 {{- end }}
