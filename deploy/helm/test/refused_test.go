@@ -189,6 +189,8 @@ var wrong = []struct {
 		key: "policy", reason: "nothing tells who is calling"},
 	{name: "policy without rules", base: "sasl", values: `policy: {rules: []}`,
 		key: "policy", reason: "has no rules"},
+	{name: "policy for half a trust domain", base: "mtls", values: `policy: {rules: [{callers: ["cert:*", "cert:spiffe://prod*"], prefixes: [""]}]}`,
+		key: "policy.rules", reason: `"spiffe://prod*" is neither a common name`},
 	{name: "policy twice", base: "mtls", values: `config: {auth: {policy-file: /a}}`,
 		key: "config.auth.policy-file", reason: "policy as well"},
 	{name: "Kafka authorities without TLS", values: `secrets: {kafkaCA: {name: a}}`,

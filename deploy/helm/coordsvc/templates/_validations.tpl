@@ -205,6 +205,18 @@ config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechan
 {{- end }}
 {{- end }}
 
+{{/* The name of a client certificate: (list PATH NAME) */}}
+{{- define "coordsvc.check.subject" -}}
+{{- $name := trimSuffix "*" (index . 1) }}
+{{- if not $name }}
+{{ index . 0 }}: "*" allows every certificate; leave the setting out for that
+{{- else if contains "*" $name }}
+{{ index . 0 }}: {{ quote (index . 1) }} has a star that is not at its end
+{{- else if not (regexMatch "^(spiffe://[^/@?#:]+/[^?#]*|[^=,/]+)$" $name) }}
+{{ index . 0 }}: {{ quote (index . 1) }} is neither a common name, a DNS name nor a SPIFFE id (spiffe://trust-domain/path); of CN=orders,O=Example write orders
+{{- end }}
+{{- end }}
+
 {{- define "coordsvc.check.texts" -}}
 {{- range $path := list "kafka.brokers" "kafka.sasl.oauth.extensions" "auth.allowed-subjects" "auth.oidc.audience" }}
 {{- $entries := include "coordsvc.entries" (list $ $path) | fromJsonArray }}
@@ -225,13 +237,13 @@ config.kafka.sasl.oauth.extensions: {{ $name }} is given twice
 {{- $names = append $names $name }}
 {{- end }}
 {{- range include "coordsvc.entries" (list . "auth.allowed-subjects") | fromJsonArray | compact }}
-{{- $name := trimSuffix "*" . }}
-{{- if not $name }}
-config.auth.allowed-subjects: "*" allows every certificate; leave the setting out for that
-{{- else if contains "*" $name }}
-config.auth.allowed-subjects: {{ quote . }} has a star that is not at its end
-{{- else if not (regexMatch "^(spiffe://[^/@?#:]+/[^?#]*|[^=,/]+)$" $name) }}
-config.auth.allowed-subjects: {{ quote . }} is neither a common name, a DNS name nor a SPIFFE id (spiffe://trust-domain/path); of CN=orders,O=Example write orders
+{{- include "coordsvc.check.subject" (list "config.auth.allowed-subjects" .) }}
+{{- end }}
+{{- range (.Values.policy | default dict).rules }}
+{{- range .callers }}
+{{- if and (hasPrefix "cert:" .) (not (has . (list "cert:" "cert:*"))) }}
+{{- include "coordsvc.check.subject" (list "policy.rules" (trimPrefix "cert:" .)) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
