@@ -80,6 +80,10 @@ var features = []struct {
 	{name: "a grace period of one's own", base: "plain", values: `terminationGracePeriodSeconds: 45`, check: func(t *testing.T, objects []object) {
 		require.EqualValues(t, 45, *pod(t, objects).TerminationGracePeriodSeconds)
 	}},
+	{name: "memory for a call and no more", base: "mtls", values: "config: {limits: {max-calls-memory: 50MiB}, auth: {allowed-subjects: [orders.example, 'spiffe://prod.example/*', 'team-*']}}", check: func(t *testing.T, objects []object) {
+		loaded := settingsOf(t, objects, one[*appsv1.Deployment](t, objects))
+		require.Equal(t, []string{"orders.example", "spiffe://prod.example/*", "team-*"}, loaded.Auth.AllowedSubjects)
+	}},
 	{name: "a longer drain", base: "plain", values: `config: {shutdown: {drain-delay: 20s, drain-timeout: 1m}}`, check: func(t *testing.T, objects []object) {
 		require.EqualValues(t, 5+20+60+5, *pod(t, objects).TerminationGracePeriodSeconds)
 		require.EqualValues(t, 20+35, one[*appsv1.Deployment](t, objects).Spec.MinReadySeconds)
@@ -178,6 +182,7 @@ var features = []struct {
 	{name: "what is extra", base: "everything-on", check: func(t *testing.T, objects []object) {
 		spec := pod(t, objects)
 		require.Equal(t, "before", spec.InitContainers[0].Name)
+		require.Equal(t, spec.InitContainers, one[*corev1.Pod](t, objects).Spec.InitContainers, "what they fetch helm test needs too")
 		require.Equal(t, "beside", spec.Containers[1].Name)
 		require.Contains(t, container(t, objects).Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "200MiB"})
 		require.Contains(t, container(t, objects).VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})

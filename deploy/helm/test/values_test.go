@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coordsvc/coordsvc/internal/config"
 )
@@ -172,6 +176,48 @@ func TestZeros(t *testing.T) {
 		require.Zero(t, loaded.Kafka.MaxAPIVersions)
 		require.Zero(t, loaded.Tracing.SampleRatio)
 		require.Zero(t, loaded.Shutdown.DrainDelay)
+	}
+}
+
+// TestSchemaKnowsKubernetes holds the fields that values may have against those of the newest release.
+func TestSchemaKnowsKubernetes(t *testing.T) {
+	text, err := os.ReadFile(chart + "/values.schema.json")
+	require.NoError(t, err)
+	var schema map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &schema))
+	for path, kind := range map[string]any{
+		"podSecurityContext":                      corev1.PodSecurityContext{},
+		"securityContext":                         corev1.SecurityContext{},
+		"securityContext.capabilities":            corev1.Capabilities{},
+		"tolerations":                             corev1.Toleration{},
+		"topologySpreadConstraints":               corev1.TopologySpreadConstraint{},
+		"topologySpreadConstraints.labelSelector": metav1.LabelSelector{},
+		"topologySpreadConstraints.labelSelector.matchExpressions": metav1.LabelSelectorRequirement{},
+		"affinity":                              corev1.Affinity{},
+		"affinity.nodeAffinity":                 corev1.NodeAffinity{},
+		"affinity.podAntiAffinity":              corev1.PodAntiAffinity{},
+		"autoscaling.metrics":                   autoscalingv2.MetricSpec{},
+		"autoscaling.behavior":                  autoscalingv2.HorizontalPodAutoscalerBehavior{},
+		"autoscaling.behavior.scaleUp":          autoscalingv2.HPAScalingRules{},
+		"autoscaling.behavior.scaleUp.policies": autoscalingv2.HPAScalingPolicy{},
+		"extraEnv":                              corev1.EnvVar{},
+		"networkPolicy.egress.extra":            networkingv1.NetworkPolicyEgressRule{},
+		"networkPolicy.egress.extra.ports":      networkingv1.NetworkPolicyPort{},
+		"resources":                             corev1.ResourceRequirements{},
+	} {
+		at := schema
+		for name := range strings.SplitSeq(path, ".") {
+			at = at["properties"].(map[string]any)[name].(map[string]any)
+			if items, ok := at["items"].(map[string]any); ok {
+				at = items
+			}
+		}
+		var want []string
+		for field := range reflect.TypeOf(kind).Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			want = append(want, name)
+		}
+		require.ElementsMatch(t, want, slices.Collect(maps.Keys(at["properties"].(map[string]any))), path)
 	}
 }
 

@@ -205,6 +205,18 @@ config.{{ . }}: is for the mechanism OAUTHBEARER, which config.kafka.sasl.mechan
 {{- end }}
 {{- end }}
 
+{{/* The name of a client certificate: (list PATH NAME) */}}
+{{- define "coordsvc.check.subject" -}}
+{{- $name := trimSuffix "*" (index . 1) }}
+{{- if not $name }}
+{{ index . 0 }}: "*" allows every certificate; leave the setting out for that
+{{- else if contains "*" $name }}
+{{ index . 0 }}: {{ quote (index . 1) }} has a star that is not at its end
+{{- else if not (regexMatch "^(spiffe://[^/@?#:]+/[^?#]*|[^=,/]+)$" $name) }}
+{{ index . 0 }}: {{ quote (index . 1) }} is neither a common name, a DNS name nor a SPIFFE id (spiffe://trust-domain/path); of CN=orders,O=Example write orders
+{{- end }}
+{{- end }}
+
 {{- define "coordsvc.check.texts" -}}
 {{- range $path := list "kafka.brokers" "kafka.sasl.oauth.extensions" "auth.allowed-subjects" "auth.oidc.audience" }}
 {{- $entries := include "coordsvc.entries" (list $ $path) | fromJsonArray }}
@@ -223,6 +235,16 @@ config.kafka.sasl.oauth.extensions: {{ $name }} is not name=value; a name has le
 config.kafka.sasl.oauth.extensions: {{ $name }} is given twice
 {{- end }}
 {{- $names = append $names $name }}
+{{- end }}
+{{- range include "coordsvc.entries" (list . "auth.allowed-subjects") | fromJsonArray | compact }}
+{{- include "coordsvc.check.subject" (list "config.auth.allowed-subjects" .) }}
+{{- end }}
+{{- range (.Values.policy | default dict).rules }}
+{{- range .callers }}
+{{- if and (hasPrefix "cert:" .) (not (has . (list "cert:" "cert:*"))) }}
+{{- include "coordsvc.check.subject" (list "policy.rules" (trimPrefix "cert:" .)) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- range list "auth.oidc.issuer" "kafka.sasl.oauth.token-endpoint-url" "tracing.endpoint" }}
 {{- $url := include "coordsvc.setting" (list $ . "") }}
@@ -267,6 +289,14 @@ config.lookup.max-timeout: {{ $max }} is less than config.lookup.default-timeout
 {{- $keys := include "coordsvc.setting" (list . "lookup.max-keys" "10000") | float64 }}
 {{- if lt (include "coordsvc.setting" (list . "limits.max-waiting-keys" "1000000") | float64) $keys }}
 config.limits.max-waiting-keys: is less than config.lookup.max-keys, which is {{ int64 $keys }}; the largest call could never be served
+{{- end }}
+{{- /* Four bytes for each byte of the largest call, 512 for each of its keys, and a quarter of the whole for small calls. */ -}}
+{{- $call := addf (mulf 4 (include "coordsvc.setting" (list . "limits.max-message-bytes" "8MiB") | include "coordsvc.bytes")) (mulf 512 $keys) }}
+{{- $least := addf $call (divf $call 3 | floor) 1 }}
+{{- $memory := include "coordsvc.setting" (list . "limits.max-calls-memory" "0B") }}
+{{- $bytes := include "coordsvc.bytes" $memory | float64 }}
+{{- if and (gt $bytes 0.0) (lt $bytes $least) }}
+config.limits.max-calls-memory: {{ $memory }} is less than the {{ divf $least 1048576 | ceil }}MiB that one call of config.limits.max-message-bytes with config.lookup.max-keys keys needs
 {{- end }}
 {{- if not (kindIs "invalid" .Values.terminationGracePeriodSeconds) }}
 {{- if lt (int .Values.terminationGracePeriodSeconds) (include "coordsvc.stopSeconds" . | int) }}
@@ -457,6 +487,9 @@ extraEnv: {{ .name }} is a setting, and would beat what config says without the 
 {{- if has .name $names }}
 extraEnv: {{ .name }} is there twice
 {{- end }}
+{{- if and (eq .name "GOMEMLIMIT") (not (regexMatch "^(off|[0-9]+(B|[KMGT]iB)?)?$" (.value | default ""))) }}
+extraEnv: GOMEMLIMIT {{ quote .value }} is not what Go takes, and the program would not start; write for example 200MiB
+{{- end }}
 {{- if and .value .valueFrom }}
 extraEnv: {{ .name }} has value and valueFrom; give one of them
 {{- end }}
@@ -482,7 +515,7 @@ extraVolumeMounts: {{ .mountPath }} is there twice
 {{- if not (has .name $volumes) }}
 extraVolumeMounts: there is no volume {{ .name }}; add it to extraVolumes
 {{- end }}
-{{- if regexMatch "^/etc/coordsvc(/(config|policy|secrets)(/.*)?)?/?$" .mountPath }}
+{{- if regexMatch "^/etc/coordsvc(/(config|policy|secrets)(/.*)?)?$" (clean .mountPath) }}
 extraVolumeMounts: {{ .mountPath }} is where the chart mounts the settings and Secrets; choose another path
 {{- end }}
 {{- end }}

@@ -172,7 +172,7 @@ func (s *schema) shape(t *testing.T, v *value) object {
 	case v.node.Tag == "!!bool":
 		return object{"type": "boolean"}
 	case v.node.Tag == "!!int":
-		return object{"type": "integer", "minimum": 0}
+		return object{"type": "integer", "minimum": 0, "maximum": 2147483647}
 	case v.node.Tag == "!!str":
 		return object{"type": "string"}
 	}
