@@ -134,7 +134,8 @@ func (m *FindCoordinatorResponse) Decode(src []byte, v Version) error {
 // DecodeSharing is Decode for the client that asked for the keys, which has nearly
 // every string of the answer already: the row that stands in the place of keys[i]
 // and answers it gets that very string, and rows that name one host get it out of
-// hosts. Below v4, where an answer does not repeat the key, Key is keys[0].
+// hosts. Below v4, where an answer does not repeat the key, Key is keys[0]. More than two
+// rows a key, and one, are an error.
 //
 // It allocates the rows, unless Coordinators has room for them; each host that is
 // new; and one copy of the whole answer, but only if a row has an ErrorMessage, or a
@@ -174,8 +175,13 @@ func room(old []Coordinator, n int) []Coordinator {
 }
 
 func decodeCoordinators(r *reader, old []Coordinator, s shared) []Coordinator {
+	start := r.off
 	n := r.array("Coordinators", minCoordinator)
-	if n == 0 {
+	if s.keys != nil && n > mostRows(len(s.keys)) {
+		r.off = start
+		r.fail("Coordinators", fmt.Errorf("%w: %d rows for %d keys", ErrInvalidLength, n, len(s.keys)))
+	}
+	if n == 0 || r.err != nil {
 		return nil
 	}
 	rows := room(old, n)
@@ -188,6 +194,10 @@ func decodeCoordinators(r *reader, old []Coordinator, s shared) []Coordinator {
 	r.leave()
 	return rows
 }
+
+// mostRows is how many rows DecodeSharing takes. There should be one a key; decoded, rows
+// take several times their bytes, and a peer that means ill sends as many as fit.
+func mostRows(keys int) int { return 2*keys + 1 }
 
 // decodePlain reads rows, from the one at i on, as long as they are as nearly every
 // row is: strings below 127 bytes, no null but for the message, and no tagged

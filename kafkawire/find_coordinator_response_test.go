@@ -3,6 +3,7 @@ package kafkawire
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -85,6 +86,14 @@ func TestDecodeSharing(t *testing.T) {
 	}
 	require.Same(t, unsafe.StringData(answer.Coordinators[2].Host), unsafe.StringData(answer.Coordinators[4].Host))
 	require.Equal(t, "b1", hosts.byNode[1], "what is no host is not kept")
+
+	// A broker may repeat itself, but not for ever.
+	most := FindCoordinatorResponse{Coordinators: slices.Repeat(want[:1], mostRows(len(keys)))}
+	body, err = most.Encode(nil, 6)
+	require.NoError(t, err)
+	require.NoError(t, answer.DecodeSharing(body, 6, keys, &hosts))
+	require.ErrorIs(t, answer.DecodeSharing(body, 6, keys[:len(keys)-1], &hosts), ErrInvalidLength)
+	require.ErrorContains(t, answer.DecodeSharing(body, 6, keys[:1], &hosts), "Coordinators at byte 4: invalid length: 11 rows for 1 keys")
 
 	// Below v4 no key is repeated.
 	row := Coordinator{NodeID: 1, Host: "b1", Port: 9092}

@@ -101,3 +101,16 @@ func TestSoftwareField(t *testing.T) {
 		require.Regexp(t, accepted, got)
 	}
 }
+
+// Instances that all begin with the same broker load that one alone (optiopay/kafka#35).
+func TestInstancesBeginWithDifferentBrokers(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Bootstrap = []string{"a:1", "b:1", "c:1"}
+	first := make(map[string]int)
+	for range 100 {
+		c, err := NewCluster(cfg)
+		require.NoError(t, err)
+		first[c.Brokers()[0].Host]++
+	}
+	require.Len(t, first, 3)
+}

@@ -242,6 +242,24 @@ func TestAnswersAreMatchedByKey(t *testing.T) {
 	})
 }
 
+// What a broker calls itself is passed on, also where Metadata names no such broker and
+// nothing here could reach it (ruby-kafka#392, KafScale#69, kop#1140).
+func TestAddressesAreThoseOfTheAnswer(t *testing.T) {
+	hosts := []string{"f0c1d2e3a4b5", "BROKER-1.Example", "kafka_1", "broker-1.example.", "localhost", "127.0.0.1", "::1", "fe80::1%eth0", "bücher.example"}
+	for _, release := range []string{"2.8.2", "4.4.0"} {
+		inSim(t, 1, release, service.FinderConfig{}, func(r *rig) {
+			r.stubs[0].SetCoordinator(func(_ kafkawire.KeyType, key string) kafkawire.Coordinator {
+				return kafkawire.Coordinator{NodeID: 1<<31 - 1, Host: key, Port: 65535}
+			})
+			results := r.find(time.Second, hosts...)
+			r.found(results)
+			for _, res := range results {
+				require.Equal(t, service.Coordinator{NodeID: 1<<31 - 1, Host: res.Key, Port: 65535}, res.Coordinator)
+			}
+		})
+	}
+}
+
 func TestKeyLeftOutOfAnAnswerIsAskedAgain(t *testing.T) {
 	leaveOut := func(q *kafkatest.Request) {
 		answer := q.DefaultAnswer().(*kafkawire.FindCoordinatorResponse)

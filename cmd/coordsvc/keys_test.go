@@ -73,6 +73,7 @@ func TestCheckKeys(t *testing.T) {
 	err = checkKeys(kafkawire.KeyTypeShare, many)
 	require.ErrorContains(t, err, "2,000 keys are wrong; the first:\n  line 1 of standard input: ")
 	require.Equal(t, maxBadKeys, strings.Count(err.Error(), "\n"))
+	require.ErrorContains(t, checkKeys(kafkawire.KeyTypeShare, many[:1]), "to look up a share group, ask with key type GROUP") // franz-go#1330
 }
 
 func TestCoordinatorIDs(t *testing.T) {
