@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -348,6 +349,35 @@ func TestSecretsAreNotShown(t *testing.T) {
 	require.NoError(t, o.show(&cfg, loaded))
 	require.NotContains(t, string(cfg.Settings), secret)
 	require.Contains(t, string(cfg.Settings), "127.0.0.1:1")
+}
+
+// The ends of the certificates that callers and brokers are shown.
+func TestCertificatesAreSeen(t *testing.T) {
+	authority := kafkatest.NewAuthority(t, "ca")
+	ends := func(days int) time.Time {
+		return time.Now().Add(time.Duration(days) * 24 * time.Hour).Truncate(time.Second)
+	}
+	args := []string{"serve", "--kafka-brokers=127.0.0.1:1", "--grpc-address=127.0.0.1:0", "--http-address=127.0.0.1:0",
+		"--admin-address=127.0.0.1:0", "--shutdown-drain-delay=0s", "--log-format=json"}
+	for setting, days := range map[string]int{"tls": 3, "kafka-tls": 5} {
+		c := authority.IssueUntil(ends(days), "localhost")
+		for kind, content := range map[string][]byte{"cert": c.CertPEM, "key": c.KeyPEM} {
+			path := filepath.Join(t.TempDir(), kind)
+			require.NoError(t, os.WriteFile(path, content, 0o600))
+			args = append(args, "--"+setting+"-"+kind+"-file="+path)
+		}
+		args = append(args, "--"+setting+"-enabled")
+	}
+	b := start(t, args...)
+	admin := b.waitFor(t, `"protocol":"admin","address":"([^"]+)"`)[1]
+	_, metrics := get(t, "http://"+admin+"/metrics")
+	for name, days := range map[string]int{"server": 3, "kafka": 5} {
+		found := regexp.MustCompile(`coordsvc_certificate_not_after_seconds\{certificate="` + name + `"\} (\S+)`).FindStringSubmatch(metrics)
+		require.NotNil(t, found, name)
+		seconds, err := strconv.ParseFloat(found[1], 64)
+		require.NoError(t, err)
+		require.InDelta(t, float64(ends(days).Unix()), seconds, 60, name)
+	}
 }
 
 // What serve shows of itself on the admin port; spans that cannot be delivered do not hold up its end.

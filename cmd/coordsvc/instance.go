@@ -21,6 +21,7 @@ type instance struct {
 
 	cluster *pool.Cluster
 	finder  *service.Finder
+	secure  func() *tls.Config // what connections to brokers are secured with; nil: nothing
 	seen    *observation
 }
 
@@ -69,6 +70,7 @@ func newInstance(settings *config.Settings, seen *observation, logger *slog.Logg
 		}),
 		cluster: cluster,
 		finder:  finder,
+		secure:  secure,
 		seen:    seen,
 	}, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/coordsvc/coordsvc/internal/config"
 	"github.com/coordsvc/coordsvc/internal/server"
 	"github.com/coordsvc/coordsvc/internal/telemetry"
-	"github.com/coordsvc/coordsvc/pool"
 	"github.com/coordsvc/coordsvc/service"
 )
 
@@ -53,18 +52,30 @@ func (o *observation) watchFinder(cfg *service.FinderConfig) {
 }
 
 // collect makes metrics of what the parts count themselves.
-func (o *observation) collect(cluster *pool.Cluster, finder *service.Finder, srv *server.Server) {
+func (o *observation) collect(i *instance, srv *server.Server) {
 	if o == nil {
 		return
 	}
-	sources := telemetry.Sources{Pool: cluster.Stats, Brokers: cluster.Brokers, Finder: finder.Stats}
-	if _, ok := srv.Certificate(); ok {
-		sources.Certificates = func() []telemetry.Certificate {
-			c, _ := srv.Certificate()
-			return []telemetry.Certificate{{Name: "server", NotAfter: c.NotAfter}}
-		}
+	sources := telemetry.Sources{Pool: i.cluster.Stats, Brokers: i.cluster.Brokers, Finder: i.finder.Stats}
+	certificates := func() []telemetry.Certificate { return certificatesInUse(i, srv) }
+	if len(certificates()) > 0 {
+		sources.Certificates = certificates
 	}
 	o.metrics.Collect(sources)
+}
+
+// certificatesInUse are those that callers and brokers are shown.
+func certificatesInUse(i *instance, srv *server.Server) []telemetry.Certificate {
+	var list []telemetry.Certificate
+	if c, ok := srv.Certificate(); ok {
+		list = append(list, telemetry.Certificate{Name: "server", NotAfter: c.NotAfter})
+	}
+	if i.secure != nil {
+		for _, c := range i.secure().Certificates {
+			list = append(list, telemetry.Certificate{Name: "kafka", NotAfter: c.Leaf.NotAfter})
+		}
+	}
+	return list
 }
 
 // show has the server show what there is to see.

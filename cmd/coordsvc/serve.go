@@ -91,7 +91,7 @@ func (o *openedService) listen(loaded *config.Loaded) error {
 	if o.Server, err = server.New(cfg, o.instance, o.instance.cluster.Ready, o.logger); err != nil {
 		return named(err, loaded)
 	}
-	o.instance.seen.collect(o.instance.cluster, o.instance.finder, o.Server)
+	o.instance.seen.collect(o.instance, o.Server)
 	return o.Listen()
 }
 

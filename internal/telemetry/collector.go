@@ -22,7 +22,7 @@ type Sources struct {
 	Certificates func() []Certificate
 }
 
-// Certificate is one that ends at NotAfter. Its name ("server") is a label.
+// Certificate is one that ends at NotAfter. Its name ("server", "kafka") is a label.
 type Certificate struct {
 	Name     string
 	NotAfter time.Time

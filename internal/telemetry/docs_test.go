@@ -44,7 +44,7 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 
 // openLabels have values that are not ours to list.
 var openLabels = map[string]string{
-	"node": "id of a broker", "go_version": "of Go", "version": "of coordsvc", "commit": "of git", "certificate": "`server`, that of tls.cert-file",
+	"node": "id of a broker", "go_version": "of Go", "version": "of coordsvc", "commit": "of git", "certificate": "`server`, that of tls.cert-file; `kafka`, that of kafka.tls.cert-file",
 }
 
 func TestDocs(t *testing.T) {
