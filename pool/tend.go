@@ -147,7 +147,7 @@ func (c *Cluster) wantsPings(b *broker, now int64) bool {
 }
 
 func (c *Cluster) pingDue(b *broker, now int64) int64 {
-	if !c.Ready() { // where nothing is discovered and nobody asks, a ping is what makes it so
+	if !c.cfg.DiscoverBrokers && !c.Ready() { // a ping is what makes it so; else discovery is
 		if b.pingedAt == 0 {
 			return now
 		}
