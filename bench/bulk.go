@@ -5,46 +5,59 @@ import (
 	"fmt"
 )
 
+// bulk is who is asked for many keys a call.
+type bulk struct{ ours, svc, direct, raw, raws *contender }
+
+// bulk makes them; so many callers ask Kafka directly at a time.
+func (t *team) bulk(callers int) bulk {
+	return bulk{
+		ours: t.coordsvc("coordsvc", connectionsOfCallers, logQuiet...), svc: t.service(kadmService, connectionsOfCallers),
+		direct: t.direct("direct kadm", callers, true),
+		raw:    t.raw("raw connection", 1), raws: t.raw("raw, a connection a broker", brokersOfRows),
+	}
+}
+
+// byOneCaller has each asked for so many keys a call by one caller, and names the row.
+func (k bulk) byOneCaller(b *bench, c *cluster, keys int) (what string, r results, err error) {
+	r, err = b.compare(fmt.Sprintf("one caller, %d keys", keys), c, b.load(1, keys), c.keyset, k.ours, k.svc, k.direct, k.raw, k.raws)
+	return fmt.Sprintf("one caller, %s keys: p50, ms", number(float64(keys))), r, err
+}
+
 // bulkBatched is row 4 on Kafka 4.4.0.
 func (b *bench) bulkBatched(c *cluster) error {
 	t := &team{b: b, c: c}
 	defer t.stop()
-	ours := t.coordsvc("coordsvc", connectionsOfCallers, logQuiet...)
-	svc := t.service(kadmService, connectionsOfCallers)
-	direct := t.direct("direct kadm", 4, true)
-	raw := t.raw("raw connection", 1)
-	raws := t.raw("raw, a connection a broker", brokersOfRows)
+	k := t.bulk(4)
 	if t.err != nil {
 		return t.err
 	}
-	r, err := b.compare("4 callers, 1,000 keys", c, b.load(4, 1000), c.keyset, ours, svc, direct)
+	r, err := b.compare("4 callers, 1,000 keys", c, b.load(4, 1000), c.keyset, k.ours, k.svc, k.direct)
 	if err != nil {
 		return err
 	}
 	add := b.report.section("4", "Bulk, many keys a request ("+c.name+")")
-	add(b.judged(c, ours, b.load(4, 1000), compared("4 callers, 1,000 keys: keys/s", kadmService, r.of(ours, keysPerSecond), r.of(svc, keysPerSecond)).aims(atLeast(1.2),
-		"the brokers: they use most of the cores, and as much a key for either. "+r.budget(ours, svc)+". "+r.free(svc),
+	add(b.judged(c, k.ours, b.load(4, 1000), compared("4 callers, 1,000 keys: keys/s", kadmService, r.of(k.ours, keysPerSecond), r.of(k.svc, keysPerSecond)).aims(atLeast(1.2),
+		"the brokers: they use most of the cores, and as much a key for either. "+r.budget(k.ours, k.svc)+". "+r.free(k.svc),
 		"cores of their own for the brokers")))
-	add(compared("4 callers, 1,000 keys: keys/s", "direct kadm", r.of(ours, keysPerSecond), r.of(direct, keysPerSecond)))
-	add(compared("4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(ours, serverCPU), r.of(svc, serverCPU)))
-	add(compared("4 callers, 1,000 keys: brokers' CPU, µs a key", kadmService, r.of(ours, brokersCPU), r.of(svc, brokersCPU)))
-	add(compared("4 callers, 1,000 keys: callers' CPU, µs a key", kadmService, r.of(ours, callersCPU), r.of(svc, callersCPU)))
+	add(compared("4 callers, 1,000 keys: keys/s", "direct kadm", r.of(k.ours, keysPerSecond), r.of(k.direct, keysPerSecond)))
+	add(compared("4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(k.ours, serverCPU), r.of(k.svc, serverCPU)))
+	add(compared("4 callers, 1,000 keys: brokers' CPU, µs a key", kadmService, r.of(k.ours, brokersCPU), r.of(k.svc, brokersCPU)))
+	add(compared("4 callers, 1,000 keys: callers' CPU, µs a key", kadmService, r.of(k.ours, callersCPU), r.of(k.svc, callersCPU)))
 	for _, keys := range []int{1000, 10_000} {
-		r, err := b.compare(fmt.Sprintf("one caller, %d keys", keys), c, b.load(1, keys), c.keyset, ours, svc, direct, raw, raws)
+		what, r, err := k.byOneCaller(b, c, keys)
 		if err != nil {
 			return err
 		}
-		what := fmt.Sprintf("one caller, %s keys: p50, ms", number(float64(keys)))
 		var limit *target
 		if keys == 10_000 {
 			limit = atMost(1.5)
 		}
-		add(b.judged(c, ours, b.load(1, keys), compared(what, "raw connection", r.of(ours, p50), r.of(raw, p50)).aims(limit,
+		add(b.judged(c, k.ours, b.load(1, keys), compared(what, "raw connection", r.of(k.ours, p50), r.of(k.raw, p50)).aims(limit,
 			"the protobuf answer: it is made, sent and read once all keys are known, and the brokers rest meanwhile",
 			"an RPC that streams its answers")))
-		add(compared(what, "raw, a connection a broker", r.of(ours, p50), r.of(raws, p50)))
-		add(compared(what, "direct kadm", r.of(ours, p50), r.of(direct, p50)))
-		add(compared(what, kadmService, r.of(ours, p50), r.of(svc, p50)))
+		add(compared(what, "raw, a connection a broker", r.of(k.ours, p50), r.of(k.raws, p50)))
+		add(compared(what, "direct kadm", r.of(k.ours, p50), r.of(k.direct, p50)))
+		add(compared(what, kadmService, r.of(k.ours, p50), r.of(k.svc, p50)))
 	}
 	return nil
 }
@@ -61,33 +74,28 @@ func (b *bench) onPerKey(ctx context.Context) error {
 	}
 	t := &team{b: b, c: c}
 	defer t.stop()
-	ours := t.coordsvc("coordsvc", connectionsOfCallers, logQuiet...)
-	svc := t.service(kadmService, connectionsOfCallers)
-	direct := t.direct("direct kadm", 1, true)
-	raw := t.raw("raw connection", 1)
-	raws := t.raw("raw, a connection a broker", brokersOfRows)
+	k := t.bulk(1)
 	if t.err != nil {
 		return t.err
 	}
 	add := b.report.section("4", "Bulk, one key a request ("+c.name+")")
 	for _, keys := range []int{1000, 10_000} {
-		r, err := b.compare(fmt.Sprintf("one caller, %d keys", keys), c, b.load(1, keys), c.keyset, ours, svc, direct, raw, raws)
+		what, r, err := k.byOneCaller(b, c, keys)
 		if err != nil {
 			return err
 		}
-		what := fmt.Sprintf("one caller, %s keys: p50, ms", number(float64(keys)))
 		var half *target
 		if keys == 10_000 {
 			half = atMost(0.5)
 		}
-		add(b.judged(c, ours, b.load(1, keys), compared(what, "direct kadm", r.of(ours, p50), r.of(direct, p50)).aims(half,
+		add(b.judged(c, k.ours, b.load(1, keys), compared(what, "direct kadm", r.of(k.ours, p50), r.of(k.direct, p50)).aims(half,
 			"the brokers: they need a request a key, whoever asks; compare their CPU a key, and the raw connections",
 			"Kafka 3.0 or later, which takes many keys a request; a larger lookup.pipeline-window, at the cost of those who ask for one key meanwhile")))
-		add(compared(what, kadmService, r.of(ours, p50), r.of(svc, p50)))
-		add(compared(what, "raw connection", r.of(ours, p50), r.of(raw, p50)))
-		add(compared(what, "raw, a connection a broker", r.of(ours, p50), r.of(raws, p50)))
+		add(compared(what, kadmService, r.of(k.ours, p50), r.of(k.svc, p50)))
+		add(compared(what, "raw connection", r.of(k.ours, p50), r.of(k.raw, p50)))
+		add(compared(what, "raw, a connection a broker", r.of(k.ours, p50), r.of(k.raws, p50)))
 		if keys == 10_000 && !b.stubs {
-			add(compared("one caller, 10,000 keys: brokers' CPU, µs a key", "direct kadm", r.of(ours, brokersCPU), r.of(direct, brokersCPU)))
+			add(compared("one caller, 10,000 keys: brokers' CPU, µs a key", "direct kadm", r.of(k.ours, brokersCPU), r.of(k.direct, brokersCPU)))
 		}
 	}
 	return nil

@@ -63,7 +63,12 @@ func (t *team) coordsvcWith(env []string, name string, connections int, flags ..
 		return t.add(x, nil, err)
 	}
 	t.ours = x.server
-	ask, stop, err := grpcAsker(x.server.grpc, connections, nil)
+	return t.overGRPC(x, connections, nil)
+}
+
+// overGRPC has the contender asked at its server's port; want is as in grpcAsker.
+func (t *team) overGRPC(x *contender, connections int, want *coordinator) *contender {
+	ask, stop, err := grpcAsker(x.server.grpc, connections, want)
 	x.ask = ask
 	return t.add(x, stop, err)
 }
@@ -93,9 +98,7 @@ func (t *team) service(kind string, connections int) *contender {
 	if kind == noopService {
 		want = &noopAnswer
 	}
-	ask, stop, err := grpcAsker(x.server.grpc, connections, want)
-	x.ask = ask
-	return t.add(x, stop, err)
+	return t.overGRPC(x, connections, want)
 }
 
 func (t *team) direct(name string, callers int, overKadm bool) *contender {
