@@ -41,9 +41,11 @@ const (
 // guarded by [Cluster.mu].
 //
 // Puddle keeps the connections; who gets one and when one is dialled is decided in
-// cluster.go. The counts here mirror puddle's: connections are created, acquired,
-// released and reset with mu held or counted before it is taken, so that an acquire
-// with idle > 0 never waits.
+// queue.go. The counts here mirror puddle's: connections are acquired, released and
+// taken out with mu held, and those that are created are counted after puddle has
+// them. So puddle never has fewer idle ones than are counted, and an acquire with
+// idle > 0 never waits, nor dials. [puddle.Pool.Reset] is not used: it does not say
+// whether it took one that is not counted yet.
 type broker struct {
 	endpoint
 	host  string
@@ -64,6 +66,7 @@ type broker struct {
 	idle         int
 	inUse        int
 	dialing      int
+	early        int  // of the dials, those whose connection was counted before they were
 	slow         int  // of the dials, those that take longer than hedgeAfter
 	up           bool // the last attempt to reach it succeeded
 	failures     int  // failed dials since the last good one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -840,5 +841,34 @@ func TestCountsHoldUnderChaos(t *testing.T) {
 		})
 		callers.Wait()
 		require.Positive(t, good.Load())
+	})
+}
+
+// A connection whose dial ends in the moment of a reset goes with the others. Were it
+// counted as idle afterwards, whoever takes it would dial in its stead while all wait.
+func TestResetTakesWhatIsNotCountedYet(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub), withoutDiscovery)
+		first, second := acquire(t, c), acquire(t, c)
+		second.Release()
+		b := first.broker
+		c.mu.Lock()
+		c.dial(b)
+		for b.pool.Stat().IdleResources() < 2 { // its end waits for the lock
+			runtime.Gosched() // time does not pass while a mutex is waited for
+		}
+		c.reset(b, first.conn)
+		require.Zero(t, b.idle)
+		c.mu.Unlock()
+		synctest.Wait()
+
+		c.mu.Lock()
+		require.Zero(t, b.dialing)
+		require.EqualValues(t, b.pool.Stat().IdleResources(), b.idle)
+		c.mu.Unlock()
+		require.EqualValues(t, 2, c.Stats().Retired["reset"])
+		_, err := use(t.Context(), c, "group")
+		require.NoError(t, err)
 	})
 }

@@ -182,6 +182,19 @@ func (c *Cluster) takeFrom(b *broker, now int64) grant {
 	return grant{b: b, res: res, when: now}
 }
 
+// takeAll takes all idle connections of b. Among them may be some whose dials have
+// ended but are not counted, since runDial waits for c.mu; they are counted here.
+// c.mu is held.
+func (c *Cluster) takeAll(b *broker) []*puddle.Resource[*conn] {
+	all := b.pool.AcquireAllIdle()
+	early := len(all) - b.idle
+	b.early += early
+	c.idle -= b.idle
+	b.idle = 0
+	b.inUse += len(all)
+	return all
+}
+
 // settle brings the queue in line with what has changed: it hands out what is idle,
 // begins the dials that are wanted, and turns away those with nothing to wait for.
 // c.mu is held.

@@ -208,10 +208,7 @@ func (c *Cluster) sweepBroker(b *broker) {
 		c.mu.Unlock()
 		return
 	}
-	all := b.pool.AcquireAllIdle()
-	b.idle -= len(all)
-	c.idle -= len(all)
-	b.inUse += len(all)
+	all := c.takeAll(b)
 	c.mu.Unlock()
 
 	now := c.clock.now()

@@ -51,8 +51,12 @@ func (c *Cluster) runDial(b *broker) {
 	switch {
 	case err == nil && (b.removed || c.closed): // its pool is being closed, and the connection with it
 	case err == nil:
-		b.idle++
-		c.idle++
+		if b.early > 0 {
+			b.early--
+		} else {
+			b.idle++
+			c.idle++
+		}
 		b.dialSucceeded()
 		c.expectRenewal(b.last.Load())
 		if c.discovery.starved {
@@ -142,14 +146,14 @@ func (c *Cluster) retire(b *broker, res *puddle.Resource[*conn], why retirement)
 }
 
 // destroy is puddle's destructor: for connections that were idle when their pool was
-// reset or closed. Puddle runs it in goroutines that do not recover.
+// closed. Puddle runs it in goroutines that do not recover.
 func (c *Cluster) destroy(cn *conn) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.cfg.Logger.Error("closing a connection panicked", "broker", cn.addr, "panic", fmt.Sprint(p))
 		}
 	}()
-	why := retiredReset
+	why := retiredRemoved
 	if c.base.Err() != nil {
 		why = retiredClosed
 	}
@@ -210,12 +214,19 @@ func (c *Cluster) sessionLost(b *broker, cn *conn) {
 // use once they come back: most likely all are lost, and trying them one by one
 // would fail one caller each. c.mu is held.
 func (c *Cluster) reset(b *broker, lost *conn) {
-	if lost.epoch != b.epoch.Load() || b.removed {
+	if lost.epoch != b.epoch.Load() || b.removed || c.closed {
 		return // an earlier loss has done it
 	}
 	b.epoch.Add(1)
-	b.pool.Reset()
-	c.idle -= b.idle
-	b.idle = 0
+	for _, res := range c.takeAll(b) {
+		b.inUse--
+		res.Hijack() // as in retire
+		c.work.Add(1)
+		go func() { // closing TLS may block
+			defer c.work.Done()
+			c.count.retired[retiredReset].Add(1)
+			res.Value().close()
+		}()
+	}
 	b.up = false
 }
