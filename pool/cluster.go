@@ -88,16 +88,22 @@ func NewCluster(cfg Config) (*Cluster, error) {
 //
 // It works before Start, with the bootstrap addresses only.
 func (c *Cluster) Acquire(ctx context.Context, least kafkawire.Version) (*Lease, error) {
-	return c.acquire(ctx, least, c.cfg.MaxWaiters)
+	return c.AcquireBut(ctx, least, "")
 }
 
-func (c *Cluster) acquire(ctx context.Context, least kafkawire.Version, maxWaiters int) (*Lease, error) {
+// AcquireBut is Acquire that passes over the broker at addr where another that is as
+// good has an idle connection.
+func (c *Cluster) AcquireBut(ctx context.Context, least kafkawire.Version, addr string) (*Lease, error) {
+	return c.acquire(ctx, wish{least, addr}, c.cfg.MaxWaiters)
+}
+
+func (c *Cluster) acquire(ctx context.Context, wanted wish, maxWaiters int) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, leftQueue(err)
 	}
 	var until time.Time // of the wait, over all rounds
 	for again := false; ; again = true {
-		g, w := c.take(least, maxWaiters, again)
+		g, w := c.take(wanted, maxWaiters, again)
 		if w != nil {
 			if until.IsZero() {
 				until = time.Now().Add(c.cfg.AcquireTimeout)
@@ -107,7 +113,7 @@ func (c *Cluster) acquire(ctx context.Context, least kafkawire.Version, maxWaite
 		if g.err != nil {
 			return nil, g.err
 		}
-		if lease, err := c.lend(g, least); lease != nil || err != nil {
+		if lease, err := c.lend(g, wanted.least); lease != nil || err != nil {
 			return lease, err
 		}
 	}

@@ -100,7 +100,7 @@ func (c *Cluster) refresh() {
 // brokersOfAny asks the first broker to which there is a connection; asked is false
 // where there is none.
 func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, err error) {
-	lease, err := c.acquire(c.base, 0, math.MaxInt) // not refused for a full queue: the view must not age under load
+	lease, err := c.acquire(c.base, wish{}, math.MaxInt) // not refused for a full queue: the view must not age under load
 	if err != nil {
 		return nil, false, err
 	}

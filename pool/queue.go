@@ -16,9 +16,15 @@ import (
 // This file is the queue of those who wait for a connection: who gets which, when
 // another is dialled for, and who is turned away.
 
+// wish is which broker's connection somebody wants.
+type wish struct {
+	least kafkawire.Version // of FindCoordinator
+	but   string            // address of one that is passed over for another as good
+}
+
 // waiter is a caller in the queue. granted has room for its one outcome.
 type waiter struct {
-	least   kafkawire.Version
+	wish
 	granted chan grant
 	place   *list.Element
 }
@@ -33,7 +39,7 @@ type grant struct {
 
 // take takes an idle connection, or else joins the queue: at its end, or again at
 // its front.
-func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (grant, *waiter) {
+func (c *Cluster) take(wanted wish, maxWaiters int, again bool) (grant, *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -42,7 +48,7 @@ func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (gra
 	// No waiter is overtaken: had one a use for an idle connection, it would have it.
 	if c.idle > 0 {
 		now := c.clock.now()
-		if b := c.nextIdle(least, now); b != nil {
+		if b := c.nextIdle(wanted, now); b != nil {
 			return c.takeFrom(b, now), nil
 		}
 	}
@@ -50,7 +56,7 @@ func (c *Cluster) take(least kafkawire.Version, maxWaiters int, again bool) (gra
 		c.count.exhausted.Add(1)
 		return grant{err: c.exhausted("too many wait for a connection")}, nil
 	}
-	w := &waiter{least: least, granted: make(chan grant, 1)}
+	w := &waiter{wish: wanted, granted: make(chan grant, 1)}
 	if again {
 		w.place = c.waiters.PushFront(w)
 	} else {
@@ -69,7 +75,7 @@ func (c *Cluster) takeIdle(least kafkawire.Version) (grant, bool) {
 		return grant{}, false
 	}
 	now := c.clock.now()
-	b := c.nextIdle(least, now)
+	b := c.nextIdle(wish{least: least}, now)
 	if b == nil {
 		return grant{}, false
 	}
@@ -150,20 +156,20 @@ func (c *Cluster) rank(b *broker, now int64) int {
 }
 
 // nextIdle is the broker to take an idle connection from, or nil. c.mu is held.
-func (c *Cluster) nextIdle(least kafkawire.Version, now int64) *broker {
+func (c *Cluster) nextIdle(wanted wish, now int64) *broker {
 	c.turn++
 	var next *broker
 	best := rankNone
 	for i := range c.brokers {
 		b := c.brokers[(c.turn+i)%len(c.brokers)]
-		if b.open() == 0 || !b.carries(least) {
+		if b.open() == 0 || !b.carries(wanted.least) {
 			continue
 		}
 		rank := c.rank(b, now)
 		if rank < best {
 			best, next = rank, nil
 		}
-		if rank == best && b.idle > 0 && (next == nil || b.inUse < next.inUse) {
+		if rank == best && b.idle > 0 && (next == nil || next.addr == wanted.but || b.addr != wanted.but && b.inUse < next.inUse) {
 			next = b
 		}
 	}
@@ -212,7 +218,7 @@ func (c *Cluster) handOut() {
 	now := c.clock.now()
 	for e := c.waiters.Front(); e != nil && c.idle > 0; {
 		w, next := e.Value.(*waiter), e.Next()
-		if b := c.nextIdle(w.least, now); b != nil {
+		if b := c.nextIdle(w.wish, now); b != nil {
 			c.waiters.Remove(e)
 			w.granted <- c.takeFrom(b, now)
 		}

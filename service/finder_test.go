@@ -307,6 +307,46 @@ func TestRetriableOutcomeIsAskedAgainUntilTheDeadline(t *testing.T) {
 	})
 }
 
+func TestRetryGoesToAnotherBroker(t *testing.T) {
+	inSim(t, 3, "4.4.0", service.FinderConfig{}, func(r *rig) {
+		poor := r.stubs[0]
+		poor.On(kafkawire.APIKeyFindCoordinator, kafkatest.Fail(kafkawire.ErrCoordinatorNotAvailable))
+		for _, callers := range []int{1, 16} {
+			r.forget()
+			for range 100 {
+				var wg sync.WaitGroup
+				for _, key := range keysOf(callers, "key") {
+					wg.Go(func() { r.found(r.find(250*time.Millisecond, key)) }) // time for one retry
+				}
+				wg.Wait()
+			}
+			require.NotZero(t, poor.Count(kafkawire.APIKeyFindCoordinator))
+		}
+		r.forget()
+		r.found(r.find(time.Second, keysOf(5_000, "key")...))
+		asked := map[string]int{}
+		for _, keys := range poor.Lookups() {
+			for _, key := range keys {
+				asked[key]++
+			}
+		}
+		require.NotEmpty(t, asked)
+		for key, times := range asked {
+			require.Equal(t, 1, times, key)
+		}
+	})
+}
+
+func TestOnlyBrokerIsAskedAgain(t *testing.T) {
+	inSim(t, 2, "4.4.0", service.FinderConfig{}, func(r *rig) {
+		r.stubs[1].Down()
+		time.Sleep(time.Second)
+		r.stubs[0].On(kafkawire.APIKeyFindCoordinator, kafkatest.Fail(kafkawire.ErrCoordinatorNotAvailable))
+		time.AfterFunc(50*time.Millisecond, func() { r.stubs[0].On(kafkawire.APIKeyFindCoordinator, kafkatest.Default) })
+		r.found(r.find(250*time.Millisecond, "key"))
+	})
+}
+
 func TestFinalOutcomeIsNotAskedAgain(t *testing.T) {
 	for _, code := range []kafkawire.ErrorCode{30, 53, 24, 35, 120, 9999} {
 		inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {

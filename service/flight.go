@@ -63,7 +63,7 @@ const (
 
 // fly is a flight in a goroutine of its own.
 func (q *queue) fly() {
-	lease, err := q.f.acquire(q.minVersion)
+	lease, err := q.f.acquire(q.minVersion, q.avoids())
 	for range yields {
 		runtime.Gosched()
 	}
@@ -110,7 +110,8 @@ func (q *queue) depart(lease *pool.Lease) *flight {
 	q.mu.Lock()
 	q.acquiring--
 	q.company = len(q.turns) > 1
-	f.asks = q.take(q.capacity(lease))
+	keys, bytes := q.capacity(lease)
+	f.asks = q.take(keys, bytes, f.addr())
 	f.patience = q.patience(f.asks)
 	calls := q.f.tracedCalls(f.asks)
 	q.dispatch()
@@ -123,6 +124,14 @@ func (q *queue) depart(lease *pool.Lease) *flight {
 	return f
 }
 
+// addr is the broker's, "" where there was no connection.
+func (f *flight) addr() string {
+	if f.lease == nil {
+		return ""
+	}
+	return f.lease.Addr()
+}
+
 // arrive hands over the outcomes. What is to be asked again waits in another goroutine,
 // so that this one may be a caller's.
 func (f *flight) arrive(results []Result, again bool) {
@@ -131,7 +140,7 @@ func (f *flight) arrive(results []Result, again bool) {
 	if f.lease != nil {
 		f.lease.Release()
 	}
-	retries := q.land(f.asks, results, f.lease != nil)
+	retries := q.land(f.asks, results, f.addr())
 	f.memory.giveBack()
 	if len(retries) == 0 {
 		q.f.flights.Done()

@@ -92,13 +92,14 @@ func (f *Finder) batch(calls []context.Context, t kafkawire.KeyType, keys int) (
 	return f.cfg.Tracer.Batch(f.stop, calls, t, keys)
 }
 
-// acquire waits for a connection that can carry version least.
-func (f *Finder) acquire(least kafkawire.Version) (*pool.Lease, error) {
+// acquire waits for a connection that can carry version least, to another broker than
+// but if there is a choice.
+func (f *Finder) acquire(least kafkawire.Version, but string) (*pool.Lease, error) {
 	if f.cfg.Observer == nil {
-		return f.cluster.Acquire(f.stop, least)
+		return f.cluster.AcquireBut(f.stop, least, but)
 	}
 	start := time.Now()
-	lease, err := f.cluster.Acquire(f.stop, least)
+	lease, err := f.cluster.AcquireBut(f.stop, least, but)
 	f.cfg.Observer.Acquired(time.Since(start), err == nil)
 	return lease, err
 }

@@ -48,6 +48,8 @@ const (
 	hold = 5 * time.Millisecond
 	// maxFlights bounds the flights of a key type; the pool bounds what they use.
 	maxFlights = 64
+	// mostAvoided bounds how many flights to the broker that it avoids an ask lets go.
+	mostAvoided = 3
 	// maxAcquiring bounds how many flights hold starts while none gets a connection.
 	maxAcquiring = 8
 )
@@ -64,6 +66,10 @@ type ask struct {
 	askedAnew int16
 	// open says that the ask is in queue.open, waiting to be written.
 	open bool
+	// avoids is the address of the broker that was asked last, in vain, and avoided
+	// how many flights to it have left the ask for another.
+	avoids  string
+	avoided int8
 }
 
 // A waiter is a place in a caller's results.
@@ -237,9 +243,11 @@ func (q *queue) holdEnded() {
 
 // take moves up to n asks from the open batch to the flight that calls it, fewer
 // where their keys are long. Every group with asks left gives the same share, and
-// goes to the back if it has more. The mutex is held.
-func (q *queue) take(n, bytes int) []*ask {
+// goes to the back if it has more. What the broker at addr was asked in vain is left
+// for a flight to another, unless there is nothing else. The mutex is held.
+func (q *queue) take(n, bytes int, addr string) []*ask {
 	taken := make([]*ask, 0, min(n, len(q.open)))
+	var left []*ask
 	full := func() bool { return len(taken) == n || bytes <= 0 }
 	for !full() && len(q.turns) > 0 {
 		share := max(1, (n-len(taken))/len(q.turns))
@@ -256,6 +264,10 @@ func (q *queue) take(n, bytes int) []*ask {
 				if !a.open { // another group's turn took it
 					continue
 				}
+				if addr != "" && a.avoids == addr && a.avoided < mostAvoided {
+					left = append(left, a)
+					continue
+				}
 				q.shut(a)
 				if a.live() {
 					taken = append(taken, a)
@@ -267,10 +279,30 @@ func (q *queue) take(n, bytes int) []*ask {
 			}
 		}
 	}
+	if len(left) > 0 {
+		q.turns = append(q.turns, turn{left})
+		if len(taken) == 0 {
+			return q.take(n, bytes, "")
+		}
+		for _, a := range left {
+			a.avoided++
+		}
+	}
 	if len(q.turns) == 0 {
 		q.turns = nil
 	}
 	return taken
+}
+
+// avoids is the broker that the next flight should not go to, if there is a choice: the
+// one that the first in turn was asked of in vain.
+func (q *queue) avoids() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.turns) == 0 || len(q.turns[0].asks) == 0 {
+		return ""
+	}
+	return q.turns[0].asks[0].avoids
 }
 
 // shut takes an ask out of the open batch: nobody can join it any more.

@@ -14,20 +14,22 @@ const (
 	retryCap  = time.Second
 )
 
-// land hands the outcomes to those who wait, and returns the asks to ask again.
-func (q *queue) land(asks []*ask, results []Result, asked bool) (retries []*ask) {
+// land hands the outcomes of the broker at addr ("" where none was asked) to those who
+// wait, and returns the asks to ask again, of another broker if there is one.
+func (q *queue) land(asks []*ask, results []Result, addr string) (retries []*ask) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.flights--
 	for i, a := range asks {
 		r := results[i]
+		a.avoids, a.avoided = addr, 0
 		switch {
 		case r.Err == nil, r.Err.Reason == ReasonShuttingDown:
 			a.settle(r)
 		case r.Err.Retriable:
 			a.note(r)
 			retries = append(retries, a)
-		case asked && a.askedAnew < q.furtherAsks(r.Err):
+		case addr != "" && a.askedAnew < q.furtherAsks(r.Err):
 			a.askedAnew++
 			a.note(r)
 			retries = append(retries, a)
