@@ -241,57 +241,69 @@ func (q *queue) holdEnded() {
 	q.armHold()
 }
 
+// taking is what a flight takes along.
+type taking struct {
+	most, bytes int    // asks, and bytes of keys before the last of them
+	addr        string // of the broker
+	asks        []*ask
+	left        []*ask // for a flight to another broker
+}
+
+func (t *taking) full() bool { return len(t.asks) == t.most || t.bytes <= 0 }
+
 // take moves up to n asks from the open batch to the flight that calls it, fewer
 // where their keys are long. Every group with asks left gives the same share, and
 // goes to the back if it has more. What the broker at addr was asked in vain is left
 // for a flight to another, unless there is nothing else. The mutex is held.
 func (q *queue) take(n, bytes int, addr string) []*ask {
-	taken := make([]*ask, 0, min(n, len(q.open)))
-	var left []*ask
-	full := func() bool { return len(taken) == n || bytes <= 0 }
-	for !full() && len(q.turns) > 0 {
-		share := max(1, (n-len(taken))/len(q.turns))
+	t := taking{most: n, bytes: bytes, addr: addr, asks: make([]*ask, 0, min(n, len(q.open)))}
+	for !t.full() && len(q.turns) > 0 {
+		share := max(1, (n-len(t.asks))/len(q.turns))
 		for range len(q.turns) {
-			if full() {
+			if t.full() {
 				break
 			}
-			t := q.turns[0]
+			group := q.turns[0]
 			q.turns = q.turns[1:]
-			limit := min(n, len(taken)+share)
-			for len(t.asks) > 0 && len(taken) < limit && !full() {
-				a := t.asks[0]
-				t.asks = t.asks[1:]
-				if !a.open { // another group's turn took it
-					continue
-				}
-				if addr != "" && a.avoids == addr && a.avoided < mostAvoided {
-					left = append(left, a)
-					continue
-				}
-				q.shut(a)
-				if a.live() {
-					taken = append(taken, a)
-					bytes -= len(a.key)
-				}
-			}
-			if len(t.asks) > 0 {
-				q.turns = append(q.turns, t)
+			q.takeShare(&t, &group, share)
+			if len(group.asks) > 0 {
+				q.turns = append(q.turns, group)
 			}
 		}
 	}
-	if len(left) > 0 {
-		q.turns = append(q.turns, turn{left})
-		if len(taken) == 0 {
+	if len(t.left) > 0 {
+		q.turns = append(q.turns, turn{t.left})
+		if len(t.asks) == 0 {
 			return q.take(n, bytes, "")
 		}
-		for _, a := range left {
+		for _, a := range t.left {
 			a.avoided++
 		}
 	}
 	if len(q.turns) == 0 {
 		q.turns = nil
 	}
-	return taken
+	return t.asks
+}
+
+// takeShare takes up to share asks of a group.
+func (q *queue) takeShare(t *taking, group *turn, share int) {
+	limit := min(t.most, len(t.asks)+share)
+	for len(group.asks) > 0 && len(t.asks) < limit && !t.full() {
+		a := group.asks[0]
+		group.asks = group.asks[1:]
+		switch {
+		case !a.open: // another group's turn took it
+		case t.addr != "" && a.avoids == t.addr && a.avoided < mostAvoided:
+			t.left = append(t.left, a)
+		default:
+			q.shut(a)
+			if a.live() {
+				t.asks = append(t.asks, a)
+				t.bytes -= len(a.key)
+			}
+		}
+	}
 }
 
 // avoids is the broker that the next flight should not go to, if there is a choice: the
