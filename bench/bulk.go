@@ -90,7 +90,7 @@ func (b *bench) onPerKey(ctx context.Context) error {
 		}
 		add(b.judged(c, k.ours, b.load(1, keys), compared(what, "direct kadm", r.of(k.ours, p50), r.of(k.direct, p50)).aims(half,
 			"the brokers: they need a request a key, whoever asks; compare their CPU a key, and the raw connections",
-			"Kafka 3.0 or later, which takes many keys a request; a larger lookup.pipeline-window, at the cost of those who ask for one key meanwhile")))
+			"Kafka 3.0 or later, which takes many keys a request; a larger pool.max-connections-per-broker, since a broker answers one request of a connection at a time")))
 		add(compared(what, kadmService, r.of(k.ours, p50), r.of(k.svc, p50)))
 		add(compared(what, "raw connection", r.of(k.ours, p50), r.of(k.raw, p50)))
 		add(compared(what, "raw, a connection a broker", r.of(k.ours, p50), r.of(k.raws, p50)))

@@ -96,6 +96,7 @@ func (a *authenticator) authenticate(ctx context.Context, c *conn) error {
 	if err := s.converse(a.begin(secret)); err != nil {
 		return err
 	}
+	c.secret = secret
 	c.session.Store(newSession(a.cfg.SASL.Mechanism, begun, s.lifetime))
 	return nil
 }
@@ -229,11 +230,19 @@ func (s *saslExchange) words(message string) string {
 	if message == "" {
 		return ""
 	}
-	message = strings.ToValidUTF8(strings.ReplaceAll(message, s.secret, "[secret]"), "?")
+	message = strings.ToValidUTF8(without(s.secret, message), "?")
 	if len(message) > shown {
 		message = strings.ToValidUTF8(message[:shown], "") + "..."
 	}
 	return fmt.Sprintf(": it says %q", message)
+}
+
+// without takes the secret, if there is one, out of what a broker says.
+func without(secret, message string) string {
+	if secret == "" || message == "" {
+		return message
+	}
+	return strings.ReplaceAll(message, secret, "[secret]")
 }
 
 // withStatus adds what the broker said of a token before it refused it.

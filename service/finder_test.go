@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,7 +26,7 @@ type rig struct {
 }
 
 // inSim runs a test with n stubs of a release on simulated time, connected and idle.
-func inSim(t *testing.T, n int, release string, cfg service.FinderConfig, test func(*rig)) {
+func inSim(t *testing.T, n int, release string, cfg service.FinderConfig, test func(*rig), adjust ...func(*rig, *pool.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		network := kafkatest.NewNetwork()
@@ -33,6 +34,9 @@ func inSim(t *testing.T, n int, release string, cfg service.FinderConfig, test f
 		poolCfg := pool.DefaultConfig()
 		poolCfg.Bootstrap = kafkatest.Addrs(r.stubs...)
 		poolCfg.Dial = network.DialContext
+		for _, f := range adjust {
+			f(r, &poolCfg)
+		}
 		cluster, err := pool.NewCluster(poolCfg)
 		require.NoError(t, err)
 		cluster.Start()
@@ -345,6 +349,27 @@ func TestOnlyBrokerIsAskedAgain(t *testing.T) {
 		time.AfterFunc(50*time.Millisecond, func() { r.stubs[0].On(kafkawire.APIKeyFindCoordinator, kafkatest.Default) })
 		r.found(r.find(250*time.Millisecond, "key"))
 	})
+}
+
+// A broker that was sent the password could repeat it to everybody who looks up keys.
+func TestPasswordIsNotRepeated(t *testing.T) {
+	const password = `s3cret "word`
+	for _, says := range []string{password, "it is " + password, strings.Repeat("x", 295) + password} {
+		for _, release := range []string{"4.4.0", "2.4.1"} {
+			inSim(t, 1, release, service.FinderConfig{}, func(r *rig) {
+				r.on(kafkatest.Alter(func(row *kafkawire.Coordinator) {
+					*row = kafkawire.Coordinator{Key: row.Key, NodeID: kafkawire.NoNode, ErrorCode: kafkawire.ErrGroupAuthorizationFailed, ErrorMessage: says}
+				}))
+				detail := r.find(time.Second, "key")[0].Err.Detail
+				require.Contains(t, detail, "[sec")
+				require.NotContains(t, detail, "s3cret")
+			}, func(r *rig, cfg *pool.Config) {
+				r.stubs[0].RequireSASL(&kafkatest.SASL{Users: map[string]string{"alice": password}})
+				cfg.SASL = &pool.SASL{Mechanism: pool.MechanismPlain, Username: "alice",
+					Credential: func(context.Context) (string, error) { return password, nil }}
+			})
+		}
+	}
 }
 
 func TestFinalOutcomeIsNotAskedAgain(t *testing.T) {

@@ -280,7 +280,7 @@ func (f *flight) exchangeBatch(ctx context.Context, v kafkawire.Version) ([]Resu
 		return nil, err
 	}
 	f.told(1, nil)
-	m.results = match(m.results, m.keys, m.answer.Coordinators, v, f.lease.Addr())
+	m.results = match(m.results, m.keys, m.answer.Coordinators, v, f.lease)
 	return m.results, nil
 }
 
@@ -351,7 +351,7 @@ func (q *queue) exchangeSingles(ctx context.Context, lease *pool.Lease, asks []*
 	told(done, err)
 	results := make([]Result, n)
 	for i := range done {
-		match(results[i:i:i+1], keys[i:i+1], answers[i].Coordinators, v, lease.Addr())
+		match(results[i:i:i+1], keys[i:i+1], answers[i].Coordinators, v, lease)
 	}
 	return results[:done], err
 }

@@ -17,26 +17,26 @@ import (
 // match finds the row of each key, and writes the outcomes over old. Apache Kafka
 // answers in the order asked; others may not, so the key decides. A missing row is an
 // outcome too.
-func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, addr string) []Result {
+func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawire.Version, lease *pool.Lease) []Result {
 	results := slices.Grow(old[:0], len(keys))[:len(keys)]
 	var misplaced map[string]int // by key, its index; not by row, of which there may be any number
 	for i, key := range keys {
 		if i < len(rows) && rows[i].Key == key {
-			results[i] = outcome(&rows[i], v, addr)
+			results[i] = outcome(&rows[i], v, lease)
 			continue
 		}
 		if misplaced == nil {
 			misplaced = make(map[string]int)
 		}
 		misplaced[key] = i
-		results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: addr}
+		results[i] = Result{Err: failure(ReasonNotInAnswer, ""), APIVersion: v, AnsweredBy: lease.Addr()}
 	}
 	for j := range rows {
 		if len(misplaced) == 0 {
 			break
 		}
 		if i, ok := misplaced[rows[j].Key]; ok {
-			results[i] = outcome(&rows[j], v, addr)
+			results[i] = outcome(&rows[j], v, lease)
 			delete(misplaced, rows[j].Key)
 		}
 	}
@@ -44,13 +44,13 @@ func match(old []Result, keys []string, rows []kafkawire.Coordinator, v kafkawir
 }
 
 // outcome translates one row of an answer.
-func outcome(row *kafkawire.Coordinator, v kafkawire.Version, addr string) Result {
-	r := Result{APIVersion: v, AnsweredBy: addr}
+func outcome(row *kafkawire.Coordinator, v kafkawire.Version, lease *pool.Lease) Result {
+	r := Result{APIVersion: v, AnsweredBy: lease.Addr()}
 	switch {
 	case row.ErrorCode != kafkawire.ErrNone:
-		r.Err = &LookupError{Contract: ContractOfCode(row.ErrorCode), Detail: brokerText(row.ErrorMessage)}
+		r.Err = &LookupError{Contract: ContractOfCode(row.ErrorCode), Detail: brokerText(lease.Without(row.ErrorMessage))}
 	case row.NodeID < 0 || !isHost(row.Host) || row.Port < 1 || row.Port > 65535:
-		r.Err = failure(ReasonInvalidAnswer, fmt.Sprintf("it reports success, but no usable address: node %d, host %s, port %d", row.NodeID, quoteKey(row.Host), row.Port))
+		r.Err = failure(ReasonInvalidAnswer, fmt.Sprintf("it reports success, but no usable address: node %d, host %s, port %d", row.NodeID, quoteKey(lease.Without(row.Host)), row.Port))
 	default:
 		r.Coordinator = Coordinator{NodeID: row.NodeID, Host: row.Host, Port: row.Port}
 	}
