@@ -219,7 +219,7 @@ func TestMistakes(t *testing.T) {
 		{name: "list for one value", yaml: "log:\n  level: [info]\n",
 			want: "log.level (file FILE:2): a list is given where one value is expected"},
 		{name: "list of lists", yaml: "kafka:\n  brokers: [[a:1]]\n",
-			want: "kafka.brokers (file FILE:2): an entry of the list is not a plain value"},
+			want: "kafka.brokers (file FILE:2): an entry of the list is not a plain value; if it is meant to be one, put it in quotes"},
 		{name: "empty list", yaml: "kafka:\n  brokers: []\n",
 			want: "kafka.brokers (file FILE:2): the list is empty"},
 		{name: "list at the top", yaml: "- a\n",

@@ -132,7 +132,7 @@ func (r *fileReader) value(s *Setting, line int, node ast.Node) {
 		for _, entry := range n.Values {
 			text, ok := plainyaml.Text(plainyaml.WithoutComment(entry))
 			if !ok {
-				r.mistake(s.Path, plainyaml.Line(entry), "an entry of the list is not a plain value")
+				r.mistake(s.Path, plainyaml.Line(entry), "an entry of the list is not a plain value; if it is meant to be one, put it in quotes")
 				return
 			}
 			items = append(items, text)
