@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,12 +72,14 @@ func (p *plan) headline() string {
 	return fmt.Sprintf("seed %d fails; replay it with\n\tgo test ./internal/simulation -run TestSimulation -seed=%d -v", p.seed, p.seed)
 }
 
-// watchdog ends the process when a plan spins without its time passing. It runs
-// outside of the bubble, on real time.
+// watchdog ends the process when a plan's time does not pass: it spins, or waits for a
+// mutex that is held by what waits for time. It runs outside of the bubble, on real
+// time. Who waits for what stands in the stacks.
 func watchdog(p *plan) (stop func() bool) {
 	const patience = 3 * time.Minute // real time, of a machine that others use too
 	return time.AfterFunc(patience, func() {
 		fmt.Fprintf(os.Stderr, "%s\nit has run for %v\n%v\n", p.headline(), patience, p)
+		debug.SetTraceback("all")
 		panic("simulation: a seed does not end")
 	}).Stop
 }
