@@ -143,8 +143,9 @@ func (w *world) checkBounds() {
 		}
 	}
 	s := w.cluster.Stats()
-	// One acquire may be the refresh of the view, which is never refused.
-	if most := w.plan.pool.MaxWaiters + 1; s.Waiting > most || s.Waiting < 0 {
+	// One acquire may be the refresh of the view, which is never refused. Who was given a
+	// connection that turned out to be worn waits again, in addition to the others.
+	if most := w.plan.pool.MaxWaiters + 1 + limit*len(w.plan.brokers); s.Waiting > most || s.Waiting < 0 {
 		w.violate("%d wait for a connection; %d may", s.Waiting, most)
 	}
 	// A bubble has no count of its goroutines; the flights are what grows.
