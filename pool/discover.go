@@ -15,9 +15,10 @@ import (
 const (
 	// refreshInterval is how often the view is refreshed, moved by up to a fifth.
 	refreshInterval = 30 * time.Second
-	// A broker that leaves the view is most often restarted, so the view is refreshed
-	// every refreshUnsettled for unsettledFor afterwards: Metadata does not name a
-	// broker that is away, and a broker that it does not name is not dialled.
+	// A broker that leaves the view is most often restarted, and a cluster that could not
+	// be asked may be starting, so the view is refreshed every refreshUnsettled for
+	// unsettledFor afterwards: Metadata does not name a broker that is away, and a
+	// broker that it does not name is not dialled.
 	refreshUnsettled = 3 * time.Second
 	unsettledFor     = 10 * time.Minute
 	// refreshPause is the least time between refreshes, in trouble too.
@@ -90,6 +91,9 @@ func (c *Cluster) refresh() {
 	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
 		d.due = now + int64(jittered(refreshInterval))
 		return
+	}
+	if KindOf(err) != Exhausted { // those that come back do so one by one
+		d.unrest = now + int64(unsettledFor)
 	}
 	d.due = now + int64(jittered(doubled(backoffBase, d.failures, backoffCap)))
 	if heard := c.heard.Load(); heard != 0 && time.Duration(now-heard) > rebootstrapAfter {

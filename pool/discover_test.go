@@ -137,7 +137,7 @@ func TestBrokersComeAndGo(t *testing.T) {
 		gone.Release()
 		synctest.Wait()
 		require.Zero(t, stubs[1].Open())
-		require.EqualValues(t, 1, c.Stats().Retired["removed"])
+		require.EqualValues(t, stubs[1].Accepted(), c.Stats().Retired["removed"], "the one in use, and a second if the refresh had dialled it")
 		for range 30 {
 			_, err := use(t.Context(), c, "group")
 			require.NoError(t, err)
@@ -201,6 +201,40 @@ func TestBrokerThatLeftIsLookedForOften(t *testing.T) {
 		pings := 3 * int(5*time.Minute/pingInterval)
 		require.Less(t, more, pings+20, "back to once in half a minute")
 	})
+}
+
+// A cluster that was away as a whole, or not there yet, comes one broker after the other:
+// the first one names itself alone.
+func TestClusterThatComesBackIsLookedAtOften(t *testing.T) {
+	for _, met := range []bool{true, false} {
+		t.Run(fmt.Sprintf("met before %t", met), func(t *testing.T) {
+			simulated(t, func(t *testing.T, network *kafkatest.Network) {
+				stubs := kafkatest.NewStubs(t, 3, kafkatest.StubConfig{Network: network})
+				c := newCluster(t, network, kafkatest.Addrs(stubs...))
+				if met {
+					c.Start()
+					time.Sleep(10 * time.Second)
+				}
+				for _, s := range stubs {
+					s.Down()
+				}
+				c.Start()
+				time.Sleep(2 * rebootstrapAfter)
+
+				stubs[0].SetBrokers(stubs[0].Broker())
+				stubs[0].Up()
+				time.Sleep(2 * time.Second)
+				require.Equal(t, stubs[0].Addr(), brokersByNode(c)[1])
+				stubs[0].SetBrokers(stubs[0].Broker(), stubs[1].Broker(), stubs[2].Broker())
+				stubs[1].Up()
+				stubs[2].Up()
+				time.Sleep(refreshUnsettled * 6 / 5)
+				require.Len(t, brokersByNode(c), 3)
+				require.Equal(t, 1, stubs[1].Open())
+				require.Equal(t, 1, stubs[2].Open())
+			})
+		})
+	}
 }
 
 // A broker that has just started names none; Kafka 0.8.2 does so until it has a topic.

@@ -133,11 +133,11 @@ func (s *CoordinatorService) find(ctx context.Context, t kafkawire.KeyType, keys
 		wait = s.limits.MaxTimeout
 	}
 	wait = min(wait, s.limits.MaxTimeout)
-	if ends, ok := ctx.Deadline(); !ok || time.Until(ends) > wait {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, wait)
-		defer cancel()
+	if ends, ok := ctx.Deadline(); ok {
+		wait = min(wait, inTime(time.Until(ends)))
 	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 
 	results, err := s.finder.Find(ctx, t, keys)
 	switch {
@@ -149,6 +149,13 @@ func (s *CoordinatorService) find(ctx context.Context, t kafkawire.KeyType, keys
 		return nil, cancelled(err)
 	}
 	return results, nil
+}
+
+// inTime is how long to wait where the caller itself gives up after left: what is sent
+// only then, the keys that were found with it, would reach nobody.
+func inTime(left time.Duration) time.Duration {
+	const longestWay = 100 * time.Millisecond // of an answer to its caller
+	return left - min(left/10, longestWay)
 }
 
 var keyTypes = map[coordsvcv1.KeyType]kafkawire.KeyType{

@@ -16,8 +16,8 @@ import (
 
 const (
 	// minExchangeTime is the least that a broker gets to answer in. Apart from
-	// it an exchange takes at most half of what its callers have left, so that
-	// another broker can be asked when this one is silent.
+	// it an exchange takes at most half of what the most patient of its callers has
+	// left, so that another broker can be asked when this one is silent.
 	minExchangeTime = time.Second
 	// batchVersion is the lowest FindCoordinator version with many keys a request (KIP-699).
 	batchVersion kafkawire.Version = 4

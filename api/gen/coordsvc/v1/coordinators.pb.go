@@ -161,7 +161,8 @@ type FindCoordinatorsRequest struct {
 	// Example: `["orders", "payments"]`.
 	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
 	// How long to wait for an answer. The smaller of this, the call's own
-	// deadline and the server's `lookup.max-timeout` (30s) holds. Default:
+	// deadline (less a tenth, at most 100ms, so that the answer arrives before
+	// it) and the server's `lookup.max-timeout` (30s) holds. Default:
 	// `lookup.default-timeout` (5s). Over REST a number of seconds with the
 	// suffix s. Must be greater than zero where it is given. Example: `2.5s`.
 	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
