@@ -492,6 +492,14 @@ func TestFlagsOfSomeSections(t *testing.T) {
 	require.Empty(t, flags.values())
 }
 
+// Without one, kong shows the name of a Go type.
+func TestEveryFlagNamesItsValue(t *testing.T) {
+	for s := range All() {
+		require.NotEmpty(t, placeholder(s), s.Path)
+	}
+	require.Equal(t, "AUDIENCE,...", placeholder(find(table, "auth.oidc.audience")))
+}
+
 func TestDocumentation(t *testing.T) {
 	const path = "../../docs/configuration.md"
 	if *update {
