@@ -72,7 +72,7 @@ var own = []Contract{
 		Do:       "check the host and the port in kafka.brokers; a TLS listener needs kafka.tls.enabled"},
 	{Reason: ReasonDeadlineExceeded, Retriable: true, GRPC: codes.DeadlineExceeded, HTTP: http.StatusGatewayTimeout,
 		Happened: "the time to wait ended before a broker said anything about the key",
-		Do:       "retry with a longer timeout; if it stays, look at the brokers' load and at ListBrokers"},
+		Do:       "retry with a longer timeout; if it stays, look at the brokers' load and at ListBrokers (/v1/brokers, coordsvc brokers)"},
 	{Reason: ReasonOverloaded, Retriable: true, GRPC: codes.ResourceExhausted, HTTP: http.StatusTooManyRequests,
 		Happened: "too many keys or callers wait for the brokers already",
 		Do:       "retry later; if it stays, add instances or raise pool.max-connections-per-broker"},

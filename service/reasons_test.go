@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
+	"github.com/coordsvc/coordsvc/pool"
 )
 
 func TestContractOfKafkaCodes(t *testing.T) {
@@ -84,6 +85,15 @@ func TestContractOfOwnReasons(t *testing.T) {
 		require.NotEmpty(t, c.Do)
 	}
 	require.Panics(t, func() { ContractOfReason("NO_SUCH_REASON") })
+}
+
+// A KRaft controller, or a proxy, is not mended by a newer Kafka.
+func TestContractOfNoCommonVersion(t *testing.T) {
+	none := contractOf(&pool.Error{Kind: pool.Unsupported, Have: kafkawire.VersionRange{Min: -1, Max: -1}})
+	require.Equal(t, Reason("UNSUPPORTED_VERSION"), none.Reason)
+	require.False(t, none.Kafka)
+	require.Contains(t, none.Do, "kafka.brokers")
+	require.Equal(t, ReasonUnsupportedKeyType, contractOf(&pool.Error{Kind: pool.Unsupported, Have: kafkawire.VersionRange{Min: 0, Max: 3}}).Reason)
 }
 
 func TestMessageNamesKeyBrokerAndRemedy(t *testing.T) {

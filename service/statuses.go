@@ -149,6 +149,7 @@ func contractOf(e *pool.Error) Contract {
 func noVersion() Contract {
 	c := ContractOfCode(kafkawire.ErrUnsupportedVersion)
 	c.Kafka, c.Code = false, kafkawire.ErrNone
+	c.Do = "check the host and the port in kafka.brokers: they must be a broker's"
 	return c
 }
 

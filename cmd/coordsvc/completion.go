@@ -17,13 +17,14 @@ type completionCmd struct {
 
 // Help is shown by kong under the usage.
 func (completionCmd) Help() string {
-	return `The packages install it. Elsewhere, to have it in this shell or in every new one:
+	return `The packages install it. Elsewhere, these give it to every new shell (make the folder first, where there is none), and the last one to this bash.
 
 Examples:
 
     coordsvc completion bash > ~/.local/share/bash-completion/completions/coordsvc
     coordsvc completion zsh > "${fpath[1]}/_coordsvc"
-    coordsvc completion fish > ~/.config/fish/completions/coordsvc.fish`
+    coordsvc completion fish > ~/.config/fish/completions/coordsvc.fish
+    eval "$(coordsvc completion bash)"`
 }
 
 // Run prints the script.

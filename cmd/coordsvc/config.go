@@ -24,9 +24,9 @@ func (configCmd) Help() string {
 
 Examples:
 
-    coordsvc config
     coordsvc config --config coordsvc.yaml
-    COORDSVC_LOG_LEVEL=debug coordsvc config -o yaml > coordsvc.yaml`
+    coordsvc config --kafka-brokers kafka-1.example:9092 -o yaml > coordsvc.yaml
+    COORDSVC_KAFKA_BROKERS=kafka-1.example:9092 coordsvc config`
 }
 
 // Run prints the settings, also where some are wrong: they help to see why.

@@ -372,7 +372,9 @@ func TestBrokerAddresses(t *testing.T) {
 		"a b:9092":                      "holds a character that no host name has",
 		"a;b:9092":                      "holds a character that no host name has",
 		"http:/kafka:9092":              "is not host:port",
-		"a:b:c":                         "is not host:port",
+		"a:b:c":                         "is not host:port, for example",
+		"a:1 b:2":                       "several brokers are separated by commas",
+		"a:1;b:2":                       "several brokers are separated by commas",
 		"[kafka]:9092x":                 "the port must be a number from 1 to 65535",
 		"[nonsense::::1]:9092":          "is not a valid IPv6 address",
 		"zookeeper-1:2181/kafka":        "the port must be a number from 1 to 65535",
@@ -490,6 +492,14 @@ func TestFlagsOfSomeSections(t *testing.T) {
 	flags := NewFlags("admin", "log")
 	require.Len(t, flags.settings, 4)
 	require.Empty(t, flags.values())
+}
+
+// Without one, kong shows the name of a Go type.
+func TestEveryFlagNamesItsValue(t *testing.T) {
+	for s := range All() {
+		require.NotEmpty(t, placeholder(s), s.Path)
+	}
+	require.Equal(t, "AUDIENCE,...", placeholder(find(table, "auth.oidc.audience")))
 }
 
 func TestDocumentation(t *testing.T) {

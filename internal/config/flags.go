@@ -123,9 +123,12 @@ func flagHelp(s *Setting) string {
 }
 
 func placeholder(s *Setting) string {
+	name := strings.ToUpper(s.Path[strings.LastIndexByte(s.Path, '.')+1:])
 	switch {
-	case s.Limit.Syntax == "host:port" || s.Type() == "list":
+	case s.Limit.Syntax == "host:port" || s.Type() == "list" && s.Limit.Syntax != "":
 		return strings.ToUpper(strings.ReplaceAll(s.Limit.Syntax, " ", ""))
+	case s.Type() == "list":
+		return name + ",..."
 	case s.Type() == "duration":
 		return "TIME"
 	case s.Type() == "size":
@@ -133,7 +136,7 @@ func placeholder(s *Setting) string {
 	case s.Type() == "integer" || s.Type() == "number":
 		return "N"
 	default:
-		return strings.ToUpper(s.Path[strings.LastIndexByte(s.Path, '.')+1:])
+		return name
 	}
 }
 

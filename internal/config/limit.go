@@ -237,6 +237,8 @@ func checkBrokerAddress(address string) error {
 	switch {
 	case err != nil && wantsPort(err):
 		return fmt.Errorf("%q has no port; a broker is given as host:port, here for example %s", address, withPort(address))
+	case err != nil && strings.ContainsAny(address, " ;"):
+		return fmt.Errorf("%q is not host:port; several brokers are separated by commas", address)
 	case err != nil:
 		return fmt.Errorf("%q is not host:port, for example kafka-1.example:9092 or [2001:db8::1]:9092", address)
 	case host == "":

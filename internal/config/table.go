@@ -464,10 +464,10 @@ var table = []*Setting{
 	{
 		Path:    "limits.max-calls-memory",
 		Default: "0B",
-		Doc: "Memory that the calls that are being answered may take together, estimated: four bytes for each byte of a request, and 512 for each key. " +
+		Doc: "Memory that the calls that are being answered may take together, estimated: four bytes for each byte of a request, and 512 for each key; 0B chooses by the memory that the process may have. " +
 			"A call that does not fit is refused with OVERLOADED, before its body is read; a quarter is kept for small calls. " +
-			"0B chooses: half of the memory that the process may have (GOMEMLIMIT, or nine tenths of the container's), " +
-			"1GiB where that is not limited, and never less than the largest call needs.",
+			"Chosen is half of GOMEMLIMIT, or of nine tenths of the container's memory; " +
+			"1GiB where neither limits it, and never less than the largest call needs.",
 		Limit: sizes(0, 1<<40),
 		field: func(s *Settings) any { return &s.Limits.MaxCallsMemory },
 	},

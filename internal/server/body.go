@@ -44,7 +44,7 @@ func (f *front) readBody(w http.ResponseWriter, r *http.Request, p params, memor
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, refuse(http.StatusBadRequest, codes.InvalidArgument, "EMPTY_BODY",
-			`the body is empty: it must be a JSON object such as {"keyType":"GROUP","keys":["orders"]}`)
+			"the body is empty: it must be a JSON object such as %s", bodyExample)
 	}
 	keys, problem := checkObject(text, p)
 	if problem != nil {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 )
 
 func TestChainOrderIsChecked(t *testing.T) {
@@ -131,4 +135,33 @@ func TestInFlightIsWaitedFor(t *testing.T) {
 		require.Equal(t, 1, f.closeAndWait(time.Minute))
 		f.leave()
 	})
+}
+
+// A call of many keys is OK also where keys failed: the log says how many.
+func TestLogOfFailedKeys(t *testing.T) {
+	r := start(t, &fakeService{find: func(_ context.Context, req *coordsvcv1.FindCoordinatorsRequest) (*coordsvcv1.FindCoordinatorsResponse, error) {
+		resp := &coordsvcv1.FindCoordinatorsResponse{}
+		for _, key := range req.GetKeys() {
+			if key == "forbidden" {
+				resp.Failed++
+				resp.Results = append(resp.Results, &coordsvcv1.CoordinatorResult{Key: key, Outcome: &coordsvcv1.CoordinatorResult_Error{Error: &coordsvcv1.LookupError{}}})
+				continue
+			}
+			resp.Results = append(resp.Results, found(key))
+		}
+		return resp, nil
+	}})
+	lines := func() []string { return regexp.MustCompile(`"key_type":.*`).FindAllString(r.log.String(), -1) }
+	ask := func(keys ...string) {
+		_, err := r.grpc.FindCoordinators(t.Context(), &coordsvcv1.FindCoordinatorsRequest{Keys: keys})
+		require.NoError(t, err)
+		require.Equal(t, 200, r.do(t, "GET", "/v1/coordinators?keyType=SHARE&keys="+strings.Join(keys, "&keys="), "").status)
+	}
+	ask("orders")
+	ask("orders", "forbidden", "forbidden")
+	eventually(t, func() bool { return len(lines()) == 4 })
+	require.Equal(t, []string{
+		`"key_type":"GROUP","keys":1}`, `"key_type":"SHARE","keys":1}`,
+		`"key_type":"GROUP","keys":3,"failed":2}`, `"key_type":"SHARE","keys":3,"failed":2}`,
+	}, lines())
 }

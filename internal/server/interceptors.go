@@ -122,7 +122,7 @@ func logging(logger *slog.Logger) step {
 		unaryStep: func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 			start := time.Now()
 			code := codes.Internal // what a panic becomes
-			defer func() { logCall(ctx, logger, info.FullMethod, req, code, err, time.Since(start)) }()
+			defer func() { logCall(ctx, logger, info.FullMethod, req, resp, code, err, time.Since(start)) }()
 			resp, err = handler(ctx, req)
 			code = status.Code(err)
 			return resp, err
@@ -138,7 +138,7 @@ func logging(logger *slog.Logger) step {
 	}
 }
 
-func logCall(ctx context.Context, logger *slog.Logger, method string, req any, code codes.Code, err error, took time.Duration) {
+func logCall(ctx context.Context, logger *slog.Logger, method string, req, resp any, code codes.Code, err error, took time.Duration) {
 	level := callLevel(method, code)
 	if !logger.Enabled(ctx, level) {
 		return
@@ -157,6 +157,9 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req any, c
 	keyType, keys := whatIsAsked(req)
 	if keys != nil {
 		attrs = append(attrs, slog.String("key_type", keyType), slog.Int("keys", len(keys)))
+	}
+	if found, ok := resp.(*coordsvcv1.FindCoordinatorsResponse); ok && found.GetFailed() > 0 { // the code is OK all the same
+		attrs = append(attrs, slog.Uint64("failed", uint64(found.GetFailed())))
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("reason", reasonOf(err)))
@@ -194,12 +197,20 @@ func callLevel(method string, code codes.Code) slog.Level {
 func whatIsAsked(req any) (keyType string, keys []string) {
 	switch r := req.(type) {
 	case *coordsvcv1.FindCoordinatorsRequest:
-		return r.GetKeyType().String(), r.GetKeys()
+		return keyTypeName(r.GetKeyType()), r.GetKeys()
 	case *coordsvcv1.GetCoordinatorRequest:
-		return r.GetKeyType().String(), []string{r.GetKey()}
+		return keyTypeName(r.GetKeyType()), []string{r.GetKey()}
 	default:
 		return "", nil
 	}
+}
+
+// keyTypeName is the type that is asked for where none was given, too.
+func keyTypeName(t coordsvcv1.KeyType) string {
+	if t == coordsvcv1.KeyType_KEY_TYPE_UNSPECIFIED {
+		t = coordsvcv1.KeyType_GROUP
+	}
+	return t.String()
 }
 
 // statuses makes every error a gRPC status with an ErrorInfo. An error that is

@@ -54,6 +54,9 @@ func marshalLine(m proto.Message) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
+// bodyExample is of the only message that comes in a body.
+const bodyExample = `{"keyType":"GROUP","keys":["orders"],"timeout":"2.5s"}`
+
 // gatewayJSON is the marshaler of the gateway, for every content type.
 type gatewayJSON struct{}
 
@@ -83,7 +86,10 @@ func (gatewayJSON) Unmarshal(data []byte, v any) error {
 		if strings.Contains(text, "unexpected EOF") && json.Valid(data) { // protojson looks for the other half
 			text = "a string ends with half of a surrogate pair (\\ud800 to \\udfff), which is no character"
 		}
-		return errors.New("the body cannot be read as " + string(m.ProtoReflect().Descriptor().Name()) + ": " + text)
+		if json.Valid(data) { // protojson calls a value of the wrong kind a syntax error
+			text = strings.TrimPrefix(text, "syntax error ")
+		}
+		return errors.New("the body cannot be read as " + string(m.ProtoReflect().Descriptor().Name()) + ": " + text + "; it is written as " + bodyExample)
 	}
 	return nil
 }

@@ -72,20 +72,22 @@ func (c *plainErrorTLSConn) Write(p []byte) (int, error) {
 	return writeWithJSONErrors(c.Conn, p, c.refused)
 }
 
-// Read answers who speaks HTTP to the port of HTTPS.
+// Read answers who speaks HTTP to the port of HTTPS. To net/http each failed handshake
+// is the end of the connection: it would answer any other error with 400, which nobody
+// gets to read and which would be logged and counted.
 func (c *plainErrorTLSConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if err != nil && !c.ConnectionState().HandshakeComplete {
-		logHandshake(c.logger, "REST", c, err)
+	if err == nil || c.ConnectionState().HandshakeComplete {
+		return n, err
 	}
+	logHandshake(c.logger, "REST", c, err)
 	var notTLS tls.RecordHeaderError
 	if errors.As(err, &notTLS) && notTLS.Conn != nil && isHTTP(notTLS.RecordHeader[:]) {
 		r := refuse(http.StatusBadRequest, codes.InvalidArgument, "TLS_REQUIRED", "this port speaks HTTPS: write https:// for http://")
 		c.refused(r, c.RemoteAddr().String())
 		_, _ = notTLS.Conn.Write(jsonError(r))
-		return n, io.EOF
 	}
-	return n, err
+	return n, io.EOF
 }
 
 // isHTTP reports whether the first five bytes of a connection are those of a request.

@@ -132,6 +132,7 @@ func notFound(table []*route, path string, segments []string) *refusal {
 	if slices.ContainsFunc(table, func(r *route) bool { return r.page != nil }) {
 		hint = "what there is stands in /openapi.json, for people at /docs"
 	}
+	hint += "; health and metrics are at the admin port (setting admin.address)"
 	if len(segments) > 2 && slices.Equal(segments[:2], []string{"v1", "coordinators"}) {
 		hint = "a key is looked up at /v1/coordinators/{key type}/{key}, where the key is one segment (write / as %2F), " +
 			"or at /v1/coordinator?keyType=…&key=…"

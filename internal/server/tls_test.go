@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
@@ -255,7 +256,6 @@ func TestCertificateSubjects(t *testing.T) {
 	}
 }
 
-// An authority that is taken away is refused, also on connections that were open.
 // A client without a certificate never makes a call that could be logged.
 func TestFailedHandshakesAreLogged(t *testing.T) {
 	ca := newAuthority(t, "ca")
@@ -273,6 +273,27 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 	}
 }
 
+// What fails in the handshake is no request: the log and the metrics do not have a 400 that nobody was sent.
+func TestFailedHandshakesAreNoRequests(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	r := start(t, &fakeService{}, newTLSFolder(t, ca.issue(t, "server", time.Hour), ca).demandCertificates)
+	for name, trusted := range map[string]*x509.CertPool{
+		"without a certificate":               poolOf(ca),
+		"who does not trust the server's one": poolOf(newAuthority(t, "another")),
+	} {
+		c, err := net.Dial("tcp", r.HTTPAddr().String())
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		over := tls.Client(c, &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"})
+		_, err = io.ReadAll(over)
+		require.Error(t, err, name)
+		_, _ = io.ReadAll(c) // until the server is done with it
+		require.NotContains(t, r.log.String(), "request refused", name)
+	}
+}
+
+// An authority that is taken away is refused, also on connections that were open.
 func TestClientAuthoritiesFollowTheFile(t *testing.T) {
 	ca, second := newAuthority(t, "ca"), newAuthority(t, "second")
 	server := ca.issue(t, "server", time.Hour)
