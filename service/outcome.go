@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -62,7 +63,7 @@ func brokerText(s string) string {
 	}
 	const shown = 300
 	if len(s) > shown {
-		s = s[:shown] + "..."
+		s = strings.ToValidUTF8(strings.ToValidUTF8(s, "?")[:shown], "") + "..."
 	}
 	return fmt.Sprintf("the broker says %q", s)
 }
