@@ -30,7 +30,6 @@ type conn struct {
 	addr     string
 	clientID string
 	pulse    *pulse
-	secret   string                  // that it has authenticated with last
 	session  atomic.Pointer[session] // nil: not authenticated
 
 	certified bool // a client certificate is offered

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -148,10 +149,19 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	return left
 }
 
-// dialable reports whether the broker has an address that something can listen on.
+// dialable reports whether the broker has an address that something can listen on, and
+// an id: a negative one would be shown as that of no known broker.
 func dialable(m *kafkawire.MetadataBroker) bool {
-	const longestName = 255 // RFC 1035, section 2.3.4
-	return m.Host != "" && len(m.Host) <= longestName && utf8.ValidString(m.Host) && m.Port >= 1 && m.Port <= 65535
+	return m.NodeID >= 0 && IsHost(m.Host) && m.Port >= 1 && m.Port <= 65535
+}
+
+// IsHost refuses what a broker may name as a host and can be no host's name or address,
+// what JSON and protobuf could not carry, and what would be more than one word to a
+// shell script that reads it. What a broker is called beyond that is its own affair.
+func IsHost(s string) bool {
+	const longest = 255 // RFC 1035, section 2.3.4
+	unprintable := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	return s != "" && len(s) <= longest && utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable)
 }
 
 // rebootstrap forgets the brokers that were discovered, so that the bootstrap names

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,23 @@ func TestDiscovery(t *testing.T) {
 			require.NotNil(t, b.APIVersions)
 			require.Equal(t, b.Open, b.Idle+b.InUse)
 		}
+	})
+}
+
+// What is named without an address that can be one, or without an id, is no broker.
+func TestNamedWithoutAddress(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		named := []kafkawire.MetadataBroker{stub.Broker(), {NodeID: 70, Host: "größe.example", Port: 9092}, {NodeID: 71, Host: "fe80::1%eth0", Port: 9092},
+			{NodeID: 80, Host: "h", Port: 0}, {NodeID: 81, Host: "h", Port: 70_000}, {NodeID: -1, Host: "h", Port: 9092}, {NodeID: -2, Host: "h", Port: 9093}}
+		for i, host := range []string{"", "b\xff", strings.Repeat("h", 256), "two words", "two\nlines", "a\u00a0b", "\x00", "\x1b[31m", "\u202e1.0.0.721"} {
+			named = append(named, kafkawire.MetadataBroker{NodeID: int32(90 + i), Host: host, Port: 9092})
+		}
+		stub.SetBrokers(named...)
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		c.Start()
+		synctest.Wait()
+		require.Equal(t, map[int32]string{stub.Broker().NodeID: stub.Addr(), 70: "größe.example:9092", 71: "fe80::1%eth0:9092"}, brokersByNode(c))
 	})
 }
 

@@ -24,10 +24,11 @@ const (
 // frameReader cuts what is read into frames. The buffer is used again for the
 // next frame, so nothing may alias a frame for longer.
 type frameReader struct {
-	src io.Reader
-	buf []byte
-	r   int // buf[r:w] is read and not yet used
-	w   int
+	src    io.Reader
+	secret string // that the peer was sent last: it is not to be shown
+	buf    []byte
+	r      int // buf[r:w] is read and not yet used
+	w      int
 }
 
 func (f *frameReader) buffered() int { return f.w - f.r }
@@ -101,9 +102,9 @@ func (f *frameReader) noFrame(size, limit int) frameError {
 	case got[0] == 0x15 && got[1] == 0x03:
 		return frameErrorf("answers with a TLS alert%s: the listener wants TLS, and this connection is plain text; set kafka.tls.enabled", alertName(got))
 	case strings.HasPrefix(string(got), "HTTP"):
-		return frameErrorf("answers with HTTP (%q): this is a web server's port, or a proxy's", firstLine(got))
+		return frameErrorf("answers with HTTP (%q): this is a web server's port, or a proxy's", f.firstLine(got))
 	case isText(got):
-		return frameErrorf("answers with text (%q) where Kafka sends the size of a frame", firstLine(got))
+		return frameErrorf("answers with text (%q) where Kafka sends the size of a frame", f.firstLine(got))
 	case size < minFrame:
 		return frameErrorf("announces a frame of %d bytes; the least is %d", size, minFrame)
 	default:
@@ -130,8 +131,9 @@ func alertName(record []byte) string {
 	return fmt.Sprintf(" (%d)", record[description])
 }
 
-func firstLine(b []byte) string {
-	line, _, _ := strings.Cut(string(b[:min(len(b), shownOfWrongBytes)]), "\n")
+func (f *frameReader) firstLine(b []byte) string {
+	line, _, _ := strings.Cut(without(f.secret, string(b)), "\n")
+	line = line[:min(len(line), shownOfWrongBytes)]
 	return strings.TrimRight(line, "\r")
 }
 

@@ -107,7 +107,7 @@ func (l *Lease) refuse(reqs []kafkawire.Request, v kafkawire.Version) error {
 
 // Without takes the secret that the connection has authenticated with out of what its
 // broker says: who was sent a password by PLAIN could repeat it.
-func (l *Lease) Without(message string) string { return without(l.conn.secret, message) }
+func (l *Lease) Without(message string) string { return without(l.conn.in.secret, message) }
 
 // SessionWaning reports whether the session of the connection (KIP-368) is so near its
 // end that a refusal may be that, and no word on what was asked.

@@ -93,10 +93,10 @@ func (a *authenticator) authenticate(ctx context.Context, c *conn) error {
 		return err
 	}
 	begun := c.pulse.clock.now() // before the broker counts
+	c.in.secret = secret
 	if err := s.converse(a.begin(secret)); err != nil {
 		return err
 	}
-	c.secret = secret
 	c.session.Store(newSession(a.cfg.SASL.Mechanism, begun, s.lifetime))
 	return nil
 }
@@ -143,7 +143,7 @@ func (s *saslExchange) handshake() error {
 	case kafkawire.ErrNone:
 		return nil
 	case kafkawire.ErrUnsupportedSaslMechanism:
-		return c.refused(fmt.Errorf("the listener does not offer the mechanism %s; it offers %s", s.mechanism, offered(resp.Mechanisms)))
+		return c.refused(fmt.Errorf("the listener does not offer the mechanism %s; it offers %s", s.mechanism, s.offered(resp.Mechanisms)))
 	case kafkawire.ErrIllegalSaslState:
 		return c.refused(fmt.Errorf("the listener does not authenticate by SASL, or not now (%s); use its SASL port, or unset kafka.sasl.mechanism",
 			resp.ErrorCode.Name()))
@@ -153,14 +153,14 @@ func (s *saslExchange) handshake() error {
 }
 
 // offered lists a broker's mechanisms, as far as they are worth showing.
-func offered(mechanisms []string) string {
+func (s *saslExchange) offered(mechanisms []string) string {
 	const shown = 20
 	if len(mechanisms) == 0 {
 		return "none"
 	}
 	list := make([]string, 0, shown)
 	for _, m := range mechanisms[:min(len(mechanisms), shown)] {
-		list = append(list, quotedUnlessPlain(m))
+		list = append(list, quotedUnlessPlain(without(s.secret, m)))
 	}
 	return strings.Join(list, ", ")
 }

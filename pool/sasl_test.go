@@ -169,6 +169,25 @@ func TestSecretsInWhatABrokerSays(t *testing.T) {
 	require.Equal(t, `: it says "no [secret] here"`, s.words("no hunter2 here"))
 	require.Less(t, len(s.words(strings.Repeat("x", 1000))), 350)
 	require.Empty(t, s.words(""))
+	require.Equal(t, `PLAIN, "[secret]"`, s.offered([]string{"PLAIN", "hunter2"}))
+}
+
+// What is no Kafka is quoted, but it was sent the password like any broker.
+func TestSecretsInWhatIsNoKafka(t *testing.T) {
+	page := kafkatest.Raw([]byte("HTTP/1.1 400 " + strings.Repeat("x", 60) + testPassword + "\r\n\r\n"))
+	for _, api := range []kafkawire.APIKey{kafkawire.APIKeySaslAuthenticate, kafkawire.APIKeyFindCoordinator} {
+		simulated(t, func(t *testing.T, network *kafkatest.Network) {
+			stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+			stub.On(kafkawire.APIKeySaslHandshake, func(r *kafkatest.Request) {
+				r.Reply(&kafkawire.SaslHandshakeResponse{Mechanisms: []string{MechanismPlain}})
+			})
+			stub.On(kafkawire.APIKeySaslAuthenticate, func(r *kafkatest.Request) { r.Reply(&kafkawire.SaslAuthenticateResponse{}) })
+			stub.On(api, page)
+			_, err := use(t.Context(), newCluster(t, network, kafkatest.Addrs(stub), good(MechanismPlain)), "group")
+			requireKind(t, err, NotKafka, api.String(), "HTTP/1.1 400 xxx", "[secr")
+			require.NotContains(t, err.Error(), testPassword[:4])
+		})
+	}
 }
 
 // Kafka closes on the first request of a connection that has not authenticated.

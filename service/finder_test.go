@@ -372,6 +372,22 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 	}
 }
 
+// A long text is cut between two characters.
+func TestLongTextOfABroker(t *testing.T) {
+	for says, want := range map[string]string{
+		strings.Repeat("x", 299) + "é":       `"` + strings.Repeat("x", 299) + `..."`,
+		strings.Repeat("x", 298) + "é":       `"` + strings.Repeat("x", 298) + `é"`,
+		strings.Repeat("x", 297) + "\xffééé": `"` + strings.Repeat("x", 297) + `?é..."`,
+	} {
+		inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {
+			r.on(kafkatest.Alter(func(row *kafkawire.Coordinator) {
+				*row = kafkawire.Coordinator{Key: row.Key, NodeID: kafkawire.NoNode, ErrorCode: kafkawire.ErrGroupAuthorizationFailed, ErrorMessage: says}
+			}))
+			require.Equal(t, "the broker says "+want, r.find(time.Second, "key")[0].Err.Detail)
+		})
+	}
+}
+
 func TestFinalOutcomeIsNotAskedAgain(t *testing.T) {
 	for _, code := range []kafkawire.ErrorCode{30, 53, 24, 35, 120, 9999} {
 		inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 	"github.com/coordsvc/coordsvc/pool"
@@ -49,21 +47,12 @@ func outcome(row *kafkawire.Coordinator, v kafkawire.Version, lease *pool.Lease)
 	switch {
 	case row.ErrorCode != kafkawire.ErrNone:
 		r.Err = &LookupError{Contract: ContractOfCode(row.ErrorCode), Detail: brokerText(lease.Without(row.ErrorMessage))}
-	case row.NodeID < 0 || !isHost(row.Host) || row.Port < 1 || row.Port > 65535:
+	case row.NodeID < 0 || !pool.IsHost(row.Host) || row.Port < 1 || row.Port > 65535:
 		r.Err = failure(ReasonInvalidAnswer, fmt.Sprintf("it reports success, but no usable address: node %d, host %s, port %d", row.NodeID, quoteKey(lease.Without(row.Host)), row.Port))
 	default:
 		r.Coordinator = Coordinator{NodeID: row.NodeID, Host: row.Host, Port: row.Port}
 	}
 	return r
-}
-
-// isHost refuses what can be no host's name or address, what JSON and protobuf could
-// not carry, and what would be more than one word to a shell script that reads it.
-// What a broker is called beyond that is its own affair.
-func isHost(s string) bool {
-	const longest = 255 // RFC 1035, section 2.3.4
-	unprintable := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
-	return s != "" && len(s) <= longest && utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable)
 }
 
 // brokerText is what a broker's error text is worth showing: v1 to v3 say "NONE",
@@ -74,7 +63,7 @@ func brokerText(s string) string {
 	}
 	const shown = 300
 	if len(s) > shown {
-		s = s[:shown] + "..."
+		s = strings.ToValidUTF8(strings.ToValidUTF8(s, "?")[:shown], "") + "..."
 	}
 	return fmt.Sprintf("the broker says %q", s)
 }

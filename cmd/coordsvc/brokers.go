@@ -40,8 +40,13 @@ func (c *brokersCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(inv.ctx, loaded.Lookup.DefaultTimeout)
+	timeout := loaded.Lookup.DefaultTimeout
+	ctx, cancel := context.WithTimeout(inv.ctx, timeout)
 	defer cancel()
+	if loaded.Origin("kafka.request-timeout").Source == config.SourceDefault {
+		// Where one broker does not say who the others are, another is still asked.
+		loaded.Kafka.RequestTimeout = min(loaded.Kafka.RequestTimeout, timeout/2)
+	}
 	brokers, err := c.tryBrokers(ctx, inv, loaded)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,22 @@ import (
 	"github.com/coordsvc/coordsvc/internal/kafkatest"
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
+
+// A broker that lets clients in and then says nothing does not hide the others.
+func TestBrokersOfWhichOneIsStuck(t *testing.T) {
+	stubs := kafkatest.NewStubs(t, 3, kafkatest.StubConfig{})
+	var asked atomic.Int32
+	stubs[0].On(kafkawire.APIKeyMetadata, func(*kafkatest.Request) { asked.Add(1) })
+	addrs := strings.Join(kafkatest.Addrs(stubs...), ",")
+	for asked.Load() == 0 {
+		got := coordsvc(t, "brokers", "--kafka-brokers", addrs, "--timeout", "4s")
+		require.NotEqual(t, exitUnreachable, got.code, got.err)
+		require.Regexp(t, `(?m)^1 .*\n2 +\S+ +up .*\n3 +\S+ +up .*\n\z`, got.out)
+		if asked.Load() > 0 {
+			require.Regexp(t, `(?m)^1 .* DEADLINE_EXCEEDED: .*Metadata v\d+: no answer within 2s`, got.out)
+		}
+	}
+}
 
 func TestBrokers(t *testing.T) {
 	stubs := kafkatest.NewStubs(t, 3, kafkatest.StubConfig{})

@@ -64,7 +64,7 @@ func (c *healthcheckCmd) ask(inv *invocation, url string) error {
 	defer response.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 512)) // for the message only
 	if response.StatusCode != http.StatusOK {
-		return failf(exitFailed, "%s answered %s: %s", url, response.Status, displayText(strings.TrimSpace(string(body))))
+		return failf(exitFailed, "%s answered %s: %s", url, displayText(response.Status), displayText(strings.TrimSpace(string(body))))
 	}
 	_, err = fmt.Fprintln(inv.out, displayText(strings.TrimSpace(string(body))))
 	return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -29,6 +30,24 @@ func TestHealthcheck(t *testing.T) {
 	}.run(t))
 	require.Equal(t, outcome{exitFailed, "", "coordsvc: http://" + address + `/readyz answered 503 Service Unavailable: {"status":"not ready"}` + "\n"},
 		coordsvc(t, "healthcheck", "--ready", "--admin-address", address))
+}
+
+func TestHealthcheckOfSomethingElse(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = conn.Read(make([]byte, 1<<10))
+		_, _ = conn.Write([]byte("HTTP/1.1 503 \x1b[31mred\r\nContent-Length: 4\r\n\r\n\x1b[0m"))
+	}()
+	address := listener.Addr().String()
+	require.Equal(t, outcome{exitFailed, "", "coordsvc: http://" + address + `/livez answered 503 \x1b[31mred: \x1b[0m` + "\n"},
+		coordsvc(t, "healthcheck", "--admin-address", address))
 }
 
 func TestHealthcheckOfNothing(t *testing.T) {

@@ -23,6 +23,7 @@ func TestScanKeys(t *testing.T) {
 		{"no newline at the end", "a\nb", []askedKey{{"a", 1}, {"b", 2}}},
 		{"blank lines", "\na\n\n\r\nb\n\n", []askedKey{{"a", 2}, {"b", 5}}},
 		{"carriage return at the end", "a\r\nb\r", []askedKey{{"a", 1}, {"b", 2}}},
+		{"byte order mark", "\ufeffa\r\n\ufeffb\n", []askedKey{{"a", 1}, {"\ufeffb", 2}}},
 		{"carriage return inside", "a\rb\r\r\n", []askedKey{{"a\rb\r", 1}}},
 		{"spaces are part of the key", " a b \n\t\n", []askedKey{{" a b ", 1}, {"\t", 2}}},
 		{"dashes and commas", "-\n--x\na,b\n", []askedKey{{"-", 1}, {"--x", 2}, {"a,b", 3}}},
