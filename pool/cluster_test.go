@@ -612,17 +612,18 @@ func TestIdleCloseIsSilent(t *testing.T) {
 func TestBytesOnAnIdleConnection(t *testing.T) {
 	bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
 		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
-		wrote := make(chan struct{})
+		idle, wrote := make(chan struct{}), make(chan struct{})
 		stub.On(findCoordinator, func(r *kafkatest.Request) {
 			kafkatest.Default(r)
 			if r.Keys[0] == "twice" {
-				r.Conn.Sleep(5 * time.Millisecond)
+				<-idle
 				kafkatest.Default(r)
 				close(wrote)
 			}
 		})
 		c := newCluster(t, network, kafkatest.Addrs(stub))
 		_, err := use(t.Context(), c, "twice")
+		close(idle)
 		require.NoError(t, err)
 		<-wrote
 		time.Sleep(1100 * time.Millisecond / time.Duration(map[bool]int{true: 10, false: 1}[network == nil]))
