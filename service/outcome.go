@@ -74,7 +74,7 @@ func brokerText(s string) string {
 	}
 	const shown = 300
 	if len(s) > shown {
-		s = s[:shown] + "..."
+		s = strings.ToValidUTF8(s[:shown], "") + "..."
 	}
 	return fmt.Sprintf("the broker says %q", s)
 }
