@@ -331,7 +331,8 @@ func (r *reader) tags() {
 	for n := r.uvarint("tagged fields"); n > 0 && r.err == nil; n-- {
 		r.uvarint("tag")
 		start := r.off
-		r.off += r.span("tagged field", start, int64(r.uvarint("tagged field")), math.MaxInt32)
+		size := int64(r.uvarint("tagged field"))
+		r.off += r.span("tagged field", start, size, math.MaxInt32)
 	}
 }
 

@@ -155,7 +155,8 @@ func TestBrokersComeAndGo(t *testing.T) {
 		gone.Release()
 		synctest.Wait()
 		require.Zero(t, stubs[1].Open())
-		require.EqualValues(t, stubs[1].Accepted(), c.Stats().Retired["removed"], "the one in use, and a second if the refresh had dialled it")
+		// The one that was held, and one more where the refresh has made its own to this broker.
+		require.EqualValues(t, stubs[1].Accepted(), c.Stats().Retired["removed"])
 		for range 30 {
 			_, err := use(t.Context(), c, "group")
 			require.NoError(t, err)

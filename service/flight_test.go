@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
+	"github.com/coordsvc/coordsvc/pool"
 )
 
 func TestPanicFailsItsBatchOnly(t *testing.T) {
@@ -20,6 +21,24 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 	for _, r := range results {
 		require.Equal(t, ReasonInternal, r.Err.Reason)
 	}
+}
+
+// While no flight gets a connection, none comes by the turns of those who gave up.
+func TestKeysOfCallersWhoLeftAreLetGo(t *testing.T) {
+	cluster, err := pool.NewCluster(pool.Config{Bootstrap: []string{"kafka-1.example:9092"}}) // dials nothing
+	require.NoError(t, err)
+	defer cluster.Close(t.Context())
+	q := NewFinder(cluster, FinderConfig{}).queues[kafkawire.KeyTypeGroup]
+	q.prepare() // a flight that waits for a connection
+	first, _, err := q.ask(t.Context(), []string{"a", "b"})
+	require.NoError(t, err)
+	second, _, err := q.ask(t.Context(), []string{"b", "c"})
+	require.NoError(t, err)
+	q.leave(first)
+	require.Len(t, q.open, 2, "those of the second")
+	require.NotEmpty(t, q.turns)
+	q.leave(second)
+	require.Empty(t, q.turns)
 }
 
 func TestBackoffDoublesToItsCapWithinAFifth(t *testing.T) {

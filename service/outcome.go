@@ -62,8 +62,9 @@ func brokerText(s string) string {
 		return ""
 	}
 	const shown = 300
+	s = strings.ToValidUTF8(s, "?")
 	if len(s) > shown {
-		s = strings.ToValidUTF8(strings.ToValidUTF8(s, "?")[:shown], "") + "..."
+		s = strings.ToValidUTF8(s[:shown], "") + "..."
 	}
 	return fmt.Sprintf("the broker says %q", s)
 }

@@ -160,6 +160,15 @@ func (q *queue) leave(c *call) {
 			r.Err = unheard
 		}
 	}
+	q.forgetTurns()
+}
+
+// forgetTurns lets go of what was taken or left behind, once nothing else is open: a
+// turn keeps its asks, and their keys, until a flight has come to it.
+func (q *queue) forgetTurns() {
+	if len(q.open) == 0 {
+		q.turns = nil
+	}
 }
 
 // live reports whether somebody still waits for the ask, and forgets who left.
@@ -280,9 +289,7 @@ func (q *queue) take(n, bytes int, addr string) []*ask {
 			a.avoided++
 		}
 	}
-	if len(q.turns) == 0 {
-		q.turns = nil
-	}
+	q.forgetTurns()
 	return t.asks
 }
 

@@ -121,4 +121,5 @@ func TestBrokerTextIsNeverPassedOnBare(t *testing.T) {
 		require.Equal(t, want, brokerText(text))
 	}
 	require.Less(t, len(brokerText(strings.Repeat("x", 30_000))), 400)
+	require.NotContains(t, brokerText("x"+strings.Repeat("é", 1_000)), `\x`, "a cut must not split a character")
 }

@@ -85,8 +85,8 @@ func serve(t testing.TB, bootstrap []string, flags ...string) *process {
 	case err := <-p.exited:
 		p.exited <- err
 		t.Fatalf("coordsvc serve ended: %v\n%s", err, p.logged())
-	case <-time.After(10 * time.Second):
-		t.Fatalf("coordsvc serve does not listen after 10 s\n%s", p.logged())
+	case <-time.After(30 * time.Second):
+		t.Fatalf("coordsvc serve does not listen after 30 s\n%s", p.logged())
 	}
 	return p
 }

@@ -66,7 +66,7 @@ func TestMemoryOfLargeCalls(t *testing.T) {
 		if err != nil {
 			return codes.Unavailable, err.Error()
 		}
-		return map[int]codes.Code{200: codes.OK, 429: codes.ResourceExhausted}[resp.StatusCode], string(answer)
+		return codeOf(resp.StatusCode), string(answer)
 	}
 	var mu sync.Mutex
 	outcomes := map[codes.Code]int{}

@@ -47,6 +47,7 @@ func TestReadinessUnderLoad(t *testing.T) {
 	lost.report(t)
 	slices.Sort(took)
 	t.Logf("readiness under load: median %v, p99 %v, most %v", took[100], took[197], took[199])
-	// 50 ms on a machine of its own; the callers are on the same one here, and so are other tests.
-	require.Less(t, took[197], 500*time.Millisecond)
+	// 50 ms on a machine of its own; the callers are on the same one here, and so are other
+	// tests. A kubelet waits for a second.
+	require.Less(t, took[197], time.Second)
 }

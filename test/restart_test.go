@@ -33,9 +33,9 @@ import (
 // Service of Kubernetes and a gRPC client do: they follow readiness, and what is
 // sent already they wait for. COORDSVC_TEST_RESTARTS=200 does it more often.
 func TestRestarts(t *testing.T) {
-	restarts := 20
+	restarts, delay := 20, "300ms"
 	if len(buildFlags) > 0 {
-		restarts = 6 // under the race detector each takes its time
+		restarts, delay = 6, "1s" // under the race detector each takes its time, and so do the callers
 	}
 	if text := os.Getenv("COORDSVC_TEST_RESTARTS"); text != "" {
 		var err error
@@ -43,7 +43,7 @@ func TestRestarts(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fake := kafkatest.Fake(t, 3)
-	flags := []string{"--shutdown-drain-delay", "300ms"}
+	flags := []string{"--shutdown-drain-delay", delay}
 	instances := []*process{serve(t, fake.ListenAddrs(), flags...), serve(t, fake.ListenAddrs(), flags...)}
 	for _, p := range instances {
 		p.ready(t)
@@ -127,7 +127,7 @@ func followREST(t *testing.T, instances []*process) *restFollower {
 	t.Helper()
 	f := &restFollower{ready: make([]atomic.Bool, len(instances)), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10}}}
 	t.Cleanup(f.client.CloseIdleConnections)
-	probes := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
+	probes := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	for i, p := range instances {
 		f.addresses = append(f.addresses, p.addresses["REST"])
 		f.ready[i].Store(true)

@@ -72,9 +72,9 @@ func TestBrokersOfASilentCluster(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
-	got := coordsvc(t, "brokers", "--kafka-brokers", silent.Addr().String(), "--timeout", "1s")
+	got := coordsvc(t, "brokers", "--kafka-brokers", silent.Addr().String(), "--timeout", "3s")
 	require.Equal(t, exitUnreachable, got.code, got.err)
-	require.Regexp(t, `down +- .*DEADLINE_EXCEEDED: .*Metadata v0: no answer within 250ms`, got.out)
+	require.Regexp(t, `down +- .*DEADLINE_EXCEEDED: .*Metadata v0: no answer within 750ms`, got.out)
 }
 
 func TestLookupOfManyKeys(t *testing.T) {

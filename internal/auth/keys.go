@@ -149,7 +149,7 @@ func (s *keySet) run(ctx context.Context, logger *slog.Logger) {
 		next := s.times.refresh
 		if err != nil {
 			next = min(retry, s.times.refresh)
-			retry *= 2
+			retry = 2 * next
 		} else {
 			retry = s.times.retry
 		}

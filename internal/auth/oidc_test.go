@@ -9,9 +9,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,11 +129,11 @@ func TestRememberedTokensExpire(t *testing.T) {
 	i.publish(key)
 	a := i.trusting(t, nil, quickKeys)
 	a.jwts.ClockSkew = 0
-	token := key.sign(t, i.claims(map[string]any{"exp": time.Now().Add(2 * time.Second).Unix()}), nil)
+	token := key.sign(t, i.claims(map[string]any{"exp": time.Now().Add(4 * time.Second).Unix()}), nil)
 	_, cause := ask(t.Context(), a, token)
 	require.Empty(t, cause)
 	require.Len(t, a.jwts.verified.claims, 1)
-	require.Eventually(t, func() bool { _, cause := ask(t.Context(), a, token); return cause == CauseExpiredToken }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, cause := ask(t.Context(), a, token); return cause == CauseExpiredToken }, 20*time.Second, 10*time.Millisecond)
 
 	for n := range maxVerified + 10 {
 		_, cause := ask(t.Context(), a, key.sign(t, i.claims(map[string]any{"jti": fmt.Sprint(n)}), nil))
@@ -210,6 +214,26 @@ func TestIssuerThatIsDown(t *testing.T) {
 	caller, cause := ask(t.Context(), a, token)
 	require.Empty(t, cause)
 	require.Equal(t, "jwt:alice", caller)
+}
+
+// An issuer that stays down is asked at the usual pace, however long that lasts: a pause
+// that went on doubling would overflow, and be none.
+func TestIssuerThatStaysDownIsNotFlooded(t *testing.T) {
+	const asked = 100 // a pause has 63 bits to double in
+	times := keyTimes{refresh: 5 * time.Millisecond, retry: time.Hour, timeout: 5 * time.Second}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var count atomic.Int64
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		if count.Add(1) == asked {
+			stop()
+		}
+	}))
+	defer down.Close()
+	start := time.Now()
+	newKeySet(down.URL, nil, times).run(ctx, slog.New(slog.DiscardHandler))
+	require.GreaterOrEqual(t, time.Since(start), (asked-1)*times.refresh)
 }
 
 func TestIssuersThatAreNotBelieved(t *testing.T) {

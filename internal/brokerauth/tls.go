@@ -78,17 +78,6 @@ func keyPair(cert, key reload.File, certPEM, keyPEM []byte) (tls.Certificate, er
 
 // fresh is the value of files as they are now, or were when they could last be used.
 func fresh[T any](value *reload.Value[T], logger *slog.Logger) *T {
-	if changed, err := value.Check(); changed {
-		settings := make([]string, 0, len(value.Files()))
-		for _, file := range value.Files() {
-			settings = append(settings, file.Setting)
-		}
-		if err != nil {
-			logger.Error("changed files cannot be used: what they held before stays in use until they are mended",
-				"settings", settings, "error", err.Error())
-		} else {
-			logger.Info("changed files are in use", "settings", settings)
-		}
-	}
+	reload.Refresh(value, logger)
 	return value.Get()
 }

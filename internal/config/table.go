@@ -271,7 +271,7 @@ var table = []*Setting{
 	{
 		Path:    "pool.max-lifetime",
 		Default: "1h",
-		Doc:     "How long a connection is used before a new one takes its place. Each connection gets a little less or more, so that they do not all end at once.",
+		Doc:     "How long a connection is used before a new one takes its place. Each connection gets up to a tenth less, so that they do not all end at once.",
 		Limit:   between(time.Second, 7*24*time.Hour),
 		field:   func(s *Settings) any { return &s.Pool.MaxLifetime },
 	},
@@ -285,7 +285,7 @@ var table = []*Setting{
 	{
 		Path:    "pool.max-waiters",
 		Default: "1024",
-		Doc:     "How many batches may wait for a connection to one broker. More are refused at once.",
+		Doc:     "How many batches may wait for a connection at a time, whichever the broker. More are refused at once.",
 		Limit:   from(1, 1_000_000),
 		field:   func(s *Settings) any { return &s.Pool.MaxWaiters },
 	},

@@ -32,12 +32,13 @@ func Watch(ctx context.Context, every time.Duration, logger *slog.Logger, values
 			return
 		}
 		for _, v := range values {
-			check(v, logger)
+			Refresh(v, logger)
 		}
 	}
 }
 
-func check(v Watched, logger *slog.Logger) {
+// Refresh checks a value, and logs what changed.
+func Refresh(v Watched, logger *slog.Logger) {
 	changed, err := v.Check()
 	if !changed {
 		return

@@ -108,7 +108,7 @@ func TestTooManyCalls(t *testing.T) {
 
 	open()
 	calls.Wait()
-	require.Eventually(t, func() bool { return r.inFlight.count() == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.inFlight.count() == 0 }, 5*time.Second, time.Millisecond)
 	require.Equal(t, 200, r.do(t, "GET", "/v1/brokers", "").status)
 }
 
@@ -305,7 +305,7 @@ func TestMemoryOfCalls(t *testing.T) {
 	}
 	close(gate)
 	calls.Wait()
-	require.Eventually(t, func() bool { return r.memory.used.Load() == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.memory.used.Load() == 0 }, 5*time.Second, time.Millisecond)
 	require.NoError(t, errors.Join(bothProtocols(r)["REST"](t.Context(), "k")))
 }
 
@@ -339,7 +339,7 @@ func TestConnectionAge(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		return info.Reused
 	}
-	require.Eventually(t, reused, time.Second, time.Millisecond, "connections are kept")
+	require.Eventually(t, reused, 10*time.Second, time.Millisecond, "connections are kept")
 	require.Eventually(t, func() bool { return !reused() }, 5*time.Second, 50*time.Millisecond, "and closed when they are old")
 }
 

@@ -48,7 +48,9 @@ func asked(t *testing.T, r *running, messages []string, halfClose bool, opts ...
 func TestReceive(t *testing.T) {
 	const most = 100_000
 	limits := &limitsMet{counts: map[string]int{}}
-	r := start(t, &fakeService{}, func(c *Config) { c.MaxMessageBytes, c.bodyTimeout, c.OnLimit = most, time.Second, limits.met })
+	limited := func(c *Config) { c.MaxMessageBytes, c.OnLimit = most, limits.met }
+	r := start(t, &fakeService{}, limited)
+	hasty := start(t, &fakeService{}, limited, func(c *Config) { c.bodyTimeout = time.Second }) // for those who do not end
 	good, err := proto.Marshal(&coordsvcv1.FindCoordinatorsRequest{Keys: []string{"orders", "", "orders"}})
 	require.NoError(t, err)
 	largest, err := proto.Marshal(&coordsvcv1.FindCoordinatorsRequest{Keys: []string{strings.Repeat("k", most-4)}})
@@ -79,7 +81,11 @@ func TestReceive(t *testing.T) {
 		{name: "a message, and no end", messages: []string{string(good)}, open: true, want: codes.DeadlineExceeded, reason: "REQUEST_TOO_SLOW", text: "within 1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			resp, err := asked(t, r, c.messages, !c.open, c.opts...)
+			server := r
+			if c.open {
+				server = hasty
+			}
+			resp, err := asked(t, server, c.messages, !c.open, c.opts...)
 			require.Equal(t, c.want, status.Code(err), "%v", err)
 			if c.want != codes.OK {
 				require.Equal(t, c.reason, errorInfoOf(status.Convert(err)).GetReason(), "%v", err)
@@ -92,7 +98,9 @@ func TestReceive(t *testing.T) {
 		})
 	}
 	require.Equal(t, 3, limits.count(LimitMessageBytes))
-	require.Eventually(t, func() bool { return r.inFlight.count() == 0 && r.memory.used.Load() == 0 }, time.Second, time.Millisecond)
+	for _, server := range []*running{r, hasty} {
+		require.Eventually(t, func() bool { return server.inFlight.count() == 0 && server.memory.used.Load() == 0 }, 5*time.Second, time.Millisecond)
+	}
 }
 
 // TestReceiveCompressed: what is said to be gzip and is not, and a compression that
@@ -118,7 +126,7 @@ func TestReceiveCompressed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, rawGRPC(t, r, c.encoding, c.frame)) })
 	}
-	require.Eventually(t, func() bool { return r.inFlight.count() == 0 && r.memory.used.Load() == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.inFlight.count() == 0 && r.memory.used.Load() == 0 }, 5*time.Second, time.Millisecond)
 }
 
 // frameOf is a gRPC message with the five bytes that stand before it.

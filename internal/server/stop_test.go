@@ -111,7 +111,7 @@ func canDial(a net.Addr) bool {
 // TestDrainDelayServes: while the delay lasts the server says that it is not
 // ready, and serves whoever comes all the same.
 func TestDrainDelayServes(t *testing.T) {
-	r := start(t, &fakeService{}, func(c *Config) { c.DrainDelay = 500 * time.Millisecond })
+	r := start(t, &fakeService{}, func(c *Config) { c.DrainDelay = 2 * time.Second })
 	h := healthv1.NewHealthClient(r.conn)
 	require.Eventually(t, func() bool { return healthOf(t, h) == healthv1.HealthCheckResponse_SERVING }, 5*time.Second, 5*time.Millisecond)
 	require.Empty(t, r.do(t, "GET", "/v1/brokers", "").header.Get("Connection"))
