@@ -111,9 +111,8 @@ func (c *conn) exchange(ctx context.Context, reqs []kafkawire.Request, resps []k
 		return 0, err
 	}
 	stop := c.begin(ctx)
-	done, err := c.pipeline(reqs, resps, v, max(1, window))
-	c.end(stop)
-	return done, err
+	defer c.end(stop)
+	return c.pipeline(reqs, resps, v, max(1, window))
 }
 
 func (c *conn) usable(ctx context.Context) error {

@@ -559,3 +559,31 @@ func FuzzFrameReader(f *testing.F) {
 		}
 	})
 }
+
+// A panic in a decoder, which a caller may recover from, leaves no broker that seems to
+// owe an answer for ever.
+func TestPanicInADecoder(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		lease := acquire(t, c)
+		require.Panics(t, func() {
+			_, _ = lease.Exchange(t.Context(), []kafkawire.Request{&kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}},
+				[]kafkawire.Response{&badDecoder{}}, lease.FindCoordinatorVersion(), 1)
+		})
+		lease.Retire()
+		lease.Release()
+		time.Sleep(2 * stallAfter)
+		c.mu.Lock()
+		require.False(t, lease.broker.suspect(c.clock.now()))
+		c.mu.Unlock()
+		_, err := use(t.Context(), c, "group")
+		require.NoError(t, err)
+	})
+}
+
+type badDecoder struct {
+	kafkawire.FindCoordinatorResponse
+}
+
+func (badDecoder) Decode([]byte, kafkawire.Version) error { panic("no answer is expected here") }

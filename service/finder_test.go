@@ -378,7 +378,7 @@ func TestLongTextOfABroker(t *testing.T) {
 		strings.Repeat("x", 299) + "é":       `"` + strings.Repeat("x", 299) + `..."`,
 		strings.Repeat("x", 298) + "é":       `"` + strings.Repeat("x", 298) + `é"`,
 		strings.Repeat("x", 297) + "\xffééé": `"` + strings.Repeat("x", 297) + `?é..."`,
-		strings.Repeat("\xff", 1000):          `"?"`,
+		strings.Repeat("\xff", 1000):         `"?"`,
 	} {
 		inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {
 			r.on(kafkatest.Alter(func(row *kafkawire.Coordinator) {

@@ -197,6 +197,9 @@ func (f *flight) exchange(acquired error) (results []Result, again bool) {
 		if p := recover(); p != nil {
 			q.f.cfg.Logger.Error("a batch panicked", "key_type", q.keyType.String(), "keys", len(f.asks),
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			if lease != nil {
+				lease.Retire() // what is left in its stream is not known
+			}
 			f.left = nothingLeft
 			results, again = repeat(Result{Err: failure(ReasonInternal, "a batch panicked")}, len(f.asks)), false
 		}
