@@ -862,14 +862,15 @@ func TestResetTakesWhatIsNotCountedYet(t *testing.T) {
 			runtime.Gosched() // time does not pass while a mutex is waited for
 		}
 		c.reset(b, first.conn)
-		require.Zero(t, b.idle)
 		c.mu.Unlock()
 		synctest.Wait()
 
 		c.mu.Lock()
-		require.Zero(t, b.dialing)
-		require.EqualValues(t, b.pool.Stat().IdleResources(), b.idle)
+		idle, dialing := b.idle, b.dialing
 		c.mu.Unlock()
+		require.Zero(t, dialing)
+		require.Zero(t, idle)
+		require.Zero(t, b.pool.Stat().IdleResources())
 		require.EqualValues(t, 2, c.Stats().Retired["reset"])
 		_, err := use(t.Context(), c, "group")
 		require.NoError(t, err)
