@@ -467,7 +467,7 @@ func TestBrokerThatFailsEachLookup(t *testing.T) {
 			_, err := use(t.Context(), c, "group")
 			require.NoError(t, err)
 		}
-		require.InDelta(t, 10, stubs[0].Count(findCoordinator), 2)
+		require.InDelta(t, 10, stubs[0].Count(findCoordinator), 6, "half of them; a ping or a refresh may have a connection meanwhile")
 	})
 }
 
