@@ -160,8 +160,16 @@ func dialable(m *kafkawire.MetadataBroker) bool {
 // shell script that reads it. What a broker is called beyond that is its own affair.
 func IsHost(s string) bool {
 	const longest = 255 // RFC 1035, section 2.3.4
-	unprintable := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
-	return s != "" && len(s) <= longest && utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable)
+	if s == "" || len(s) > longest {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			unprintable := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable)
+		}
+	}
+	return true // as almost all are, and each row of an answer names one
 }
 
 // rebootstrap forgets the brokers that were discovered, so that the bootstrap names

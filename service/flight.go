@@ -140,7 +140,8 @@ func (f *flight) arrive(results []Result, again bool) {
 	if f.lease != nil {
 		f.lease.Release()
 	}
-	retries := q.land(f.asks, results, f.addr())
+	addr := f.addr()
+	retries := q.land(f.asks, results, addr)
 	f.memory.giveBack()
 	if len(retries) == 0 {
 		q.f.flights.Done()
@@ -148,7 +149,7 @@ func (f *flight) arrive(results []Result, again bool) {
 	}
 	go func() {
 		defer q.f.flights.Done()
-		q.retry(retries, again)
+		q.retry(retries, addr, again)
 	}()
 }
 

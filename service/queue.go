@@ -48,7 +48,7 @@ const (
 	hold = 5 * time.Millisecond
 	// maxFlights bounds the flights of a key type; the pool bounds what they use.
 	maxFlights = 64
-	// mostAvoided bounds how many flights to the broker that it avoids an ask lets go.
+	// mostAvoided bounds how many flights to the broker that it avoids a turn lets go.
 	mostAvoided = 3
 	// maxAcquiring bounds how many flights hold starts while none gets a connection.
 	maxAcquiring = 8
@@ -66,10 +66,6 @@ type ask struct {
 	askedAnew int16
 	// open says that the ask is in queue.open, waiting to be written.
 	open bool
-	// avoids is the address of the broker that was asked last, in vain, and avoided
-	// how many flights to it have left the ask for another.
-	avoids  string
-	avoided int8
 }
 
 // A waiter is a place in a caller's results.
@@ -91,7 +87,13 @@ type call struct {
 
 // A turn is a group of asks that takes turns as one: a call's, or what a
 // flight brings back for a retry.
-type turn struct{ asks []*ask }
+type turn struct {
+	asks []*ask
+	// avoids is the address of the broker that was asked last, in vain, and avoided
+	// how many flights to it have left the turn for another.
+	avoids  string
+	avoided int
+}
 
 func newQueue(f *Finder, t kafkawire.KeyType, least kafkawire.Version) *queue {
 	q := &queue{f: f, keyType: t, minVersion: least, open: map[string]*ask{}}
@@ -128,7 +130,7 @@ func (q *queue) ask(ctx context.Context, keys []string) (c *call, leads bool, er
 		a.waiters = append(a.waiters, waiter{c, i})
 		asks = append(asks, a)
 	}
-	q.turns = append(q.turns, turn{asks})
+	q.turns = append(q.turns, turn{asks: asks})
 	if q.flights == 0 && !q.company && len(q.open) <= q.f.cfg.ChunkKeys {
 		q.prepare()
 		return c, true, nil
@@ -252,10 +254,8 @@ func (q *queue) holdEnded() {
 
 // taking is what a flight takes along.
 type taking struct {
-	most, bytes int    // asks, and bytes of keys before the last of them
-	addr        string // of the broker
+	most, bytes int // asks, and bytes of keys before the last of them
 	asks        []*ask
-	left        []*ask // for a flight to another broker
 }
 
 func (t *taking) full() bool { return len(t.asks) == t.most || t.bytes <= 0 }
@@ -265,7 +265,8 @@ func (t *taking) full() bool { return len(t.asks) == t.most || t.bytes <= 0 }
 // goes to the back if it has more. What the broker at addr was asked in vain is left
 // for a flight to another, unless there is nothing else. The mutex is held.
 func (q *queue) take(n, bytes int, addr string) []*ask {
-	t := taking{most: n, bytes: bytes, addr: addr, asks: make([]*ask, 0, min(n, len(q.open)))}
+	t := taking{most: n, bytes: bytes, asks: make([]*ask, 0, min(n, len(q.open)))}
+	var left []turn
 	for !t.full() && len(q.turns) > 0 {
 		share := max(1, (n-len(t.asks))/len(q.turns))
 		for range len(q.turns) {
@@ -274,41 +275,43 @@ func (q *queue) take(n, bytes int, addr string) []*ask {
 			}
 			group := q.turns[0]
 			q.turns = q.turns[1:]
-			q.takeShare(&t, &group, share)
+			if addr != "" && group.avoids == addr && group.avoided < mostAvoided {
+				left = append(left, group)
+				continue
+			}
+			t.takeShare(q, &group, share)
 			if len(group.asks) > 0 {
 				q.turns = append(q.turns, group)
 			}
 		}
 	}
-	if len(t.left) > 0 {
-		q.turns = append(q.turns, turn{t.left})
+	if len(left) > 0 {
 		if len(t.asks) == 0 {
+			q.turns = append(q.turns, left...)
 			return q.take(n, bytes, "")
 		}
-		for _, a := range t.left {
-			a.avoided++
+		for i := range left {
+			left[i].avoided++
 		}
+		q.turns = append(q.turns, left...)
 	}
 	q.forgetTurns()
 	return t.asks
 }
 
 // takeShare takes up to share asks of a group.
-func (q *queue) takeShare(t *taking, group *turn, share int) {
+func (t *taking) takeShare(q *queue, group *turn, share int) {
 	limit := min(t.most, len(t.asks)+share)
 	for len(group.asks) > 0 && len(t.asks) < limit && !t.full() {
 		a := group.asks[0]
 		group.asks = group.asks[1:]
-		switch {
-		case !a.open: // another group's turn took it
-		case t.addr != "" && a.avoids == t.addr && a.avoided < mostAvoided:
-			t.left = append(t.left, a)
-		default:
-			q.shut(a)
-			if a.live() {
-				t.asks = append(t.asks, a)
-				t.bytes -= len(a.key)
-			}
+		if !a.open { // another group's turn took it
+			continue
+		}
+		q.shut(a)
+		if a.live() {
+			t.asks = append(t.asks, a)
+			t.bytes -= len(a.key)
 		}
 	}
 }
@@ -318,10 +321,10 @@ func (q *queue) takeShare(t *taking, group *turn, share int) {
 func (q *queue) avoids() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.turns) == 0 || len(q.turns[0].asks) == 0 {
+	if len(q.turns) == 0 {
 		return ""
 	}
-	return q.turns[0].asks[0].avoids
+	return q.turns[0].avoids
 }
 
 // shut takes an ask out of the open batch: nobody can join it any more.
@@ -330,9 +333,9 @@ func (q *queue) shut(a *ask) {
 	delete(q.open, a.key)
 }
 
-// reopen puts asks back to be asked again, joining those that are open already.
-// The mutex is held.
-func (q *queue) reopen(asks []*ask) {
+// reopen puts asks back to be asked again, of another broker than the one at addr,
+// joining those that are open already. The mutex is held.
+func (q *queue) reopen(asks []*ask, addr string) {
 	group := asks[:0]
 	for _, a := range asks {
 		if !a.live() {
@@ -348,7 +351,7 @@ func (q *queue) reopen(asks []*ask) {
 		group = append(group, a)
 	}
 	if len(group) > 0 {
-		q.turns = append(q.turns, turn{group})
+		q.turns = append(q.turns, turn{asks: group, avoids: addr})
 	}
 	q.dispatch()
 }

@@ -22,7 +22,6 @@ func (q *queue) land(asks []*ask, results []Result, addr string) (retries []*ask
 	q.flights--
 	for i, a := range asks {
 		r := results[i]
-		a.avoids, a.avoided = addr, 0
 		switch {
 		case r.Err == nil, r.Err.Reason == ReasonShuttingDown:
 			a.settle(r)
@@ -70,8 +69,9 @@ func sessionLost(e *LookupError) bool {
 	return e != nil && e.Kafka && e.Code == kafkawire.ErrIllegalSaslState
 }
 
-// retry brings asks back into the open batch after a pause.
-func (q *queue) retry(asks []*ask, again bool) {
+// retry brings asks that the broker at addr was asked in vain back into the open batch
+// after a pause.
+func (q *queue) retry(asks []*ask, addr string, again bool) {
 	attempt := asks[0].attempt
 	for _, a := range asks {
 		attempt = min(attempt, a.attempt)
@@ -94,7 +94,7 @@ func (q *queue) retry(asks []*ask, again bool) {
 		return
 	}
 	q.f.retried(q.keyType, len(asks))
-	q.reopen(asks)
+	q.reopen(asks, addr)
 }
 
 // backoff is the pause before the retry after so many earlier ones.
