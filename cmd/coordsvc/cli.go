@@ -92,7 +92,11 @@ func run(ctx context.Context, args []string, std streams, environ []string) int 
 			return inv.fail(failf(exitUsage, "argument %d, %q, is not UTF-8: Kafka's ids are UTF-8 text", i, arg))
 		}
 	}
-	parsed, err := app.Parse(argumentsLast(app.Model, args[1:]))
+	words := args[1:]
+	if len(words) > 0 && words[0] == "help" {
+		words = append(slices.Clone(words[1:]), "--help")
+	}
+	parsed, err := app.Parse(argumentsLast(app.Model, words))
 	if printed {
 		return exitOK
 	}
@@ -142,7 +146,24 @@ func usageError(err error) error {
 	if errors.As(err, &parse) && parse.Context != nil && parse.Context.Selected() != nil {
 		help = parse.Context.Selected().FullPath() + " --help"
 	}
-	return failf(exitUsage, "%s (see %s)", err, help)
+	message := err.Error()
+	if word, ok := strings.CutPrefix(message, "unknown flag "); ok && ofKafka[word] != "" {
+		message += ": " + ofKafka[word]
+	}
+	if said, _, ok := strings.Cut(message, ": time: missing unit"); ok {
+		message = said + "; write a unit, as in 5s"
+	}
+	return failf(exitUsage, "%s (see %s)", message, help)
+}
+
+// ofKafka says what flags of Kafka's own tools are here.
+var ofKafka = map[string]string{
+	"--bootstrap-server":  "it is --kafka-brokers here",
+	"--bootstrap-servers": "it is --kafka-brokers here",
+	"--broker-list":       "it is --kafka-brokers here",
+	"--command-config":    "--config takes a YAML file of settings",
+	"--group":             "the keys are arguments, as in lookup orders",
+	"--transactional-id":  "the keys are arguments, as in lookup --type transaction ledger-1",
 }
 
 // fail prints the error in one plain sentence and returns the exit code.

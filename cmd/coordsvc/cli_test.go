@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"lookup", brokers, "-t", "grp", "k"}, `coordsvc: --type: "grp" is no key type; give group, transaction or share (see coordsvc lookup --help)`},
 		{[]string{"lookup", brokers, "-o", "xml", "k"}, `coordsvc: --output must be one of "table","json" but got "xml" (see coordsvc lookup --help)`},
 		{[]string{"lookup", brokers, "--timeout=0s", "k"}, "coordsvc: --timeout is 0s; it must be greater than zero"},
-		{[]string{"lookup", brokers, "--timeout=5", "k"}, `coordsvc: --timeout: expected duration but got "5": time: missing unit in duration "5" (see coordsvc lookup --help)`},
+		{[]string{"lookup", brokers, "--timeout=5", "k"}, `coordsvc: --timeout: expected duration but got "5"; write a unit, as in 5s (see coordsvc lookup --help)`},
 		{[]string{"lookup", "--kafka-brokers", "kafka-1", "k"}, `coordsvc: kafka.brokers (flag --kafka-brokers): "kafka-1" has no port; a broker is given as host:port, here for example kafka-1:9092`},
 		{[]string{"serve", "--kafka-brokers=a", "--grpc-address=1"}, `coordsvc: 2 settings are wrong:
   kafka.brokers (flag --kafka-brokers): "a" has no port; a broker is given as host:port, here for example a:9092
@@ -95,6 +96,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"healthcheck", "--timeout=-1s"}, "coordsvc: --timeout is -1s; it must be greater than zero"},
 		{[]string{"healthcheck", "--admin-address=:0"}, "coordsvc: admin.address is :0: a port that is chosen at start cannot be known here; give --admin-address"},
 		{[]string{"completion", "csh"}, `coordsvc: <shell> must be one of "bash","zsh","fish" but got "csh" (see coordsvc completion --help)`},
+		{[]string{"lookup", "k", "--bootstrap-server", "a:1"}, `coordsvc: unknown flag --bootstrap-server: it is --kafka-brokers here (see coordsvc lookup --help)`},
 		{[]string{"version", "--config=x"}, `coordsvc: unknown flag --config (see coordsvc version --help)`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
@@ -170,4 +172,12 @@ func TestErrorsWithoutACodeAreFailures(t *testing.T) {
 	require.Equal(t, exitFailed, inv.fail(os.ErrClosed))
 	require.Equal(t, "coordsvc: file already closed\n", stderr.String())
 	require.Equal(t, exitInterrupted, inv.fail(errInterrupted))
+}
+
+func TestHelpAsACommand(t *testing.T) {
+	for _, words := range [][]string{nil, {"lookup"}} {
+		want := coordsvc(t, append(slices.Clone(words), "--help")...)
+		require.Equal(t, exitOK, want.code)
+		require.Equal(t, want, coordsvc(t, append([]string{"help"}, words...)...))
+	}
 }

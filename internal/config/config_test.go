@@ -214,6 +214,8 @@ func TestMistakes(t *testing.T) {
 			want: "log (file FILE:4): is set twice; the first time in line 1"},
 		{name: "value for a section", yaml: "kafka: a:1\n",
 			want: "kafka (file FILE:1): is a group of settings, not a value"},
+		{name: "value for a section that can be switched on", yaml: "kafka:\n  tls: true\n",
+			want: "kafka.tls (file FILE:2): is a group of settings, not a value; what switches it on is kafka.tls.enabled"},
 		{name: "group for a setting", yaml: "log:\n  level:\n    root: info\n",
 			want: "log.level (file FILE:2): is one setting; a plain text is expected, not a group, an anchor or a tag"},
 		{name: "list for one value", yaml: "log:\n  level: [info]\n",

@@ -83,7 +83,11 @@ func (r *fileReader) section(path string, node ast.Node) {
 			r.mistake("", plainyaml.Line(node), "the file holds no settings; write for example kafka: and under it, indented, brokers: kafka-1.example:9092")
 			return
 		}
-		r.mistake(path, plainyaml.Line(node), "is a group of settings, not a value")
+		text := "is a group of settings, not a value"
+		if find(r.table, path+".enabled") != nil {
+			text += "; what switches it on is " + path + ".enabled"
+		}
+		r.mistake(path, plainyaml.Line(node), "%s", text)
 		return
 	}
 	seen := make(map[string]int, len(pairs))
