@@ -19,12 +19,13 @@ const (
 	// progressAfter is how long a lookup may take before it says how far it is.
 	progressAfter = 500 * time.Millisecond
 	progressEvery = 200 * time.Millisecond
-	// progressKeys is the least number of keys that is worth a line.
-	progressKeys = 100
+	// countedKeys is the least number of keys that is worth counting; for fewer the line
+	// says only that it waits.
+	countedKeys = 100
 )
 
 func newProgress(w io.Writer, atTerminal bool, total int) *progress {
-	return &progress{w: w, visible: atTerminal && total >= progressKeys, total: total, began: time.Now()}
+	return &progress{w: w, visible: atTerminal, total: total, began: time.Now()}
 }
 
 // waiting shows the line until the function that it returns is called. That
@@ -65,6 +66,9 @@ func (p *progress) show(done, failed int, stopped <-chan struct{}) {
 }
 
 func progressLine(done, total, failed int, elapsed time.Duration) string {
+	if total < countedKeys {
+		return fmt.Sprintf("waiting for an answer, %ds", int(elapsed.Seconds()))
+	}
 	line := fmt.Sprintf("%s of %s keys looked up", thousands(done), thousands(total))
 	if failed > 0 {
 		line += fmt.Sprintf(", %s failed", thousands(failed))
