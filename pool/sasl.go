@@ -226,15 +226,21 @@ func (s *saslExchange) sendBare(token []byte) ([]byte, error) {
 
 // words is what the broker says, without the secret if it repeats that.
 func (s *saslExchange) words(message string) string {
-	const shown = 300
 	if message == "" {
 		return ""
 	}
-	message = strings.ToValidUTF8(without(s.secret, message), "?")
+	return fmt.Sprintf(": it says %q", Excerpt(without(s.secret, message)))
+}
+
+// Excerpt is as much of what a broker says as is worth showing: valid UTF-8, of 300
+// bytes at most and three dots where it was longer.
+func Excerpt(message string) string {
+	const shown = 300
+	message = strings.ToValidUTF8(message, "?")
 	if len(message) > shown {
 		message = strings.ToValidUTF8(message[:shown], "") + "..."
 	}
-	return fmt.Sprintf(": it says %q", message)
+	return message
 }
 
 // without takes the secret, if there is one, out of what a broker says.

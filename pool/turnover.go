@@ -221,12 +221,8 @@ func (c *Cluster) reset(b *broker, lost *conn) {
 	for _, res := range c.takeAll(b) {
 		b.inUse--
 		res.Hijack() // as in retire
-		c.work.Add(1)
-		go func() { // closing TLS may block
-			defer c.work.Done()
-			c.count.retired[retiredReset].Add(1)
-			res.Value().close()
-		}()
+		c.count.retired[retiredReset].Add(1)
+		res.Value().close()
 	}
 	b.up = false
 }

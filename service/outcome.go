@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
@@ -61,12 +60,7 @@ func brokerText(s string) string {
 	if s == "" || s == "NONE" {
 		return ""
 	}
-	const shown = 300
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) > shown {
-		s = strings.ToValidUTF8(s[:shown], "") + "..."
-	}
-	return fmt.Sprintf("the broker says %q", s)
+	return fmt.Sprintf("the broker says %q", pool.Excerpt(s))
 }
 
 // oneKeyMayHaveFailedAll recognises answers that Kafka gives to all keys of a
