@@ -83,11 +83,11 @@ func (gatewayJSON) Unmarshal(data []byte, v any) error {
 	if err := jsonIn.Unmarshal(data, m); err != nil {
 		// "proto:" is followed by one of two kinds of space, one way a build.
 		text := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
-		if strings.Contains(text, "unexpected EOF") && json.Valid(data) { // protojson looks for the other half
-			text = "a string ends with half of a surrogate pair (\\ud800 to \\udfff), which is no character"
-		}
 		if json.Valid(data) { // protojson calls a value of the wrong kind a syntax error
 			text = strings.TrimPrefix(text, "syntax error ")
+			if strings.Contains(text, "unexpected EOF") { // it looks for the other half
+				text = "a string ends with half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+			}
 		}
 		return errors.New("the body cannot be read as " + string(m.ProtoReflect().Descriptor().Name()) + ": " + text + "; it is written as " + bodyExample)
 	}
