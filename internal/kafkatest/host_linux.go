@@ -1,9 +1,12 @@
 package kafkatest
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
+	"time"
 )
 
 const (
@@ -59,4 +62,32 @@ func lockFile(path string) (unlock func(), err error) {
 		return nil, os.NewSyscallError("flock", err)
 	}
 	return func() { f.Close() }, nil
+}
+
+// awaitPaused waits until SIGSTOP has reached each thread of a process: one that runs
+// on another core goes on for a moment, and may answer.
+func awaitPaused(pid int) error {
+	const patience = 10 * time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return err
+		}
+		paused := len(stats) > 0
+		for _, path := range stats {
+			stat, err := os.ReadFile(path)
+			if err != nil {
+				continue // the thread has ended
+			}
+			// The state is the field after the name, which stands in parentheses (proc(5)).
+			state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
+			paused = paused && len(state) > 0 && state[0] == 'T'
+		}
+		if paused {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("process %d still runs %v after it was to pause", pid, patience)
+		}
+	}
 }

@@ -35,3 +35,5 @@ func lockFile(path string) (unlock func(), err error) {
 	}
 	return func() { f.Close() }, nil
 }
+
+func awaitPaused(int) error { return nil }

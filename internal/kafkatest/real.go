@@ -325,8 +325,16 @@ func (b *Broker) Stop() error {
 	return b.process.stop(stopGrace)
 }
 
-// Pause freezes the broker: its connections stay open and nothing answers.
-func (b *Broker) Pause() error { return b.signal(signalPause) }
+// Pause freezes the broker: its connections stay open and nothing answers. It returns
+// once that is so.
+func (b *Broker) Pause() error {
+	if err := b.signal(signalPause); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return awaitPaused(b.process.process.Pid)
+}
 
 // Resume ends a Pause.
 func (b *Broker) Resume() error { return b.signal(signalContinue) }
