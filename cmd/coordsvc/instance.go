@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordsvc/coordsvc/internal/brokerauth"
 	"github.com/coordsvc/coordsvc/internal/config"
+	"github.com/coordsvc/coordsvc/internal/socket"
 	"github.com/coordsvc/coordsvc/kafkawire"
 	"github.com/coordsvc/coordsvc/pool"
 	"github.com/coordsvc/coordsvc/service"
@@ -48,6 +49,7 @@ func newInstance(settings *config.Settings, seen *observation, logger *slog.Logg
 		MaxWaiters:              settings.Pool.MaxWaiters,
 		TLS:                     secure,
 		SASL:                    sasl,
+		Dial:                    socket.Dial,
 		Logger:                  logger,
 	})
 	if err != nil {

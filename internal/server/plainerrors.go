@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/coordsvc/coordsvc/internal/socket"
 )
 
 // plainErrorListener makes JSON of the few errors that net/http writes itself,
@@ -37,7 +39,7 @@ func (l plainErrorListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp, ok := c.(*net.TCPConn)
+	tcp, ok := c.(*socket.Conn)
 	switch {
 	case l.tls != nil:
 		// Until net/http sets one for the first answer, this bounds the handshake;
@@ -51,14 +53,14 @@ func (l plainErrorListener) Accept() (net.Conn, error) {
 	}
 }
 
-// plainErrorConn keeps the methods of a TCPConn that net/http looks for.
+// plainErrorConn keeps the methods of a TCPConn that net/http looks for, as socket.Conn does.
 type plainErrorConn struct {
-	*net.TCPConn
+	*socket.Conn
 	refused func(r *refusal, peer string)
 }
 
 func (c *plainErrorConn) Write(p []byte) (int, error) {
-	return writeWithJSONErrors(c.TCPConn, p, c.refused)
+	return writeWithJSONErrors(c.Conn, p, c.refused)
 }
 
 // plainErrorTLSConn is the same around TLS.

@@ -18,6 +18,7 @@ import (
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
 	"github.com/coordsvc/coordsvc/internal/auth"
 	"github.com/coordsvc/coordsvc/internal/reload"
+	"github.com/coordsvc/coordsvc/internal/socket"
 	"github.com/coordsvc/coordsvc/internal/telemetry"
 )
 
@@ -241,7 +242,7 @@ func (s *Server) Listen() error {
 		{"admin", "admin.address", s.cfg.AdminAddress, &s.adminListener},
 	}
 	for i, p := range ports {
-		l, err := net.Listen("tcp", p.address)
+		l, err := socket.Listen(p.address)
 		if err != nil {
 			for _, opened := range ports[:i] {
 				_ = (*opened.listener).Close()
