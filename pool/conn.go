@@ -52,6 +52,7 @@ type conn struct {
 	ctx     context.Context
 	armed   bool          // the deadline for the write or the answer awaited is set
 	byCtx   bool          // it is the one of ctx
+	ends    time.Time     // that deadline
 	since   time.Time     // when the wait for that answer began
 	silence time.Duration // how long it had lasted when the connection broke
 
@@ -61,6 +62,7 @@ type conn struct {
 	epoch int64 // of the broker's pool when the dial began
 
 	leave  context.Context // of ask: when its caller leaves
+	leaves bool            // leave has a deadline, which comes first
 	nudged chan struct{}   // nudge is done
 
 	interrupt func() // c.expire as a value, made once
@@ -145,13 +147,19 @@ func (c *conn) ask(ctx, leave context.Context, req kafkawire.Request, resp kafka
 	}
 	c.pulse.requests.add(req.APIKey(), v, 1)
 
+	if by, has := leave.Deadline(); has && by.Before(c.ends) {
+		c.leaves = true
+		if err := c.nc.SetReadDeadline(by); err != nil {
+			return c.lost(req.APIKey(), v, err)
+		}
+	}
 	c.leave = leave
 	stay := context.AfterFunc(leave, c.nudge)
 	err := c.onlyAnswer(resp, v)
 	if !stay() {
 		<-c.nudged // what it has set would otherwise cut the next wait short
 	}
-	c.leave = nil
+	c.leave, c.leaves = nil, false
 	return err
 }
 
@@ -311,7 +319,7 @@ func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, al
 
 // left reports whether a read failed because its caller left, and for nothing else.
 func (c *conn) left(err error) bool {
-	return c.leave != nil && c.leave.Err() != nil && c.ctx.Err() == nil && isTimeout(err)
+	return c.leave != nil && (c.leaves || c.leave.Err() != nil) && c.ctx.Err() == nil && isTimeout(err)
 }
 
 // Read is the connection's, with the deadline set first where an answer must be
@@ -335,7 +343,7 @@ func (c *conn) arm() error {
 	if c.byCtx {
 		deadline = ends
 	}
-	c.armed = true
+	c.armed, c.ends = true, deadline
 	if err := c.nc.SetDeadline(deadline); err != nil {
 		return err
 	}

@@ -74,7 +74,9 @@ func (s *CoordinatorService) GetCoordinator(ctx context.Context, req *coordsvcv1
 	if results[0].Err != nil {
 		return nil, keyFailure(keyType, &results[0])
 	}
-	return &coordsvcv1.GetCoordinatorResponse{Result: toProto(keyType, results).GetResults()[0]}, nil
+	row := &coordsvcv1.CoordinatorResult{}
+	translate(row, keyType, &results[0], coordinators{})
+	return &coordsvcv1.GetCoordinatorResponse{Result: row}, nil
 }
 
 // ListBrokers implements the RPC of that name.
@@ -136,10 +138,7 @@ func (s *CoordinatorService) find(ctx context.Context, t kafkawire.KeyType, keys
 	if ends, ok := ctx.Deadline(); ok {
 		wait = min(wait, inTime(time.Until(ends)))
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-
-	results, err := s.finder.Find(ctx, t, keys)
+	results, err := s.finder.Find(timeLimit{ctx, time.Now().Add(wait)}, t, keys)
 	switch {
 	case errors.Is(err, ErrTooManyWaiting):
 		return nil, tooManyWaiting(s.finder.cfg.MaxWaitingKeys)
@@ -172,17 +171,22 @@ func toProto(t kafkawire.KeyType, results []Result) *coordsvcv1.FindCoordinators
 	found := coordinators{}
 	resp := &coordsvcv1.FindCoordinatorsResponse{Results: make([]*coordsvcv1.CoordinatorResult, len(results))}
 	for i := range results {
-		r, row := &results[i], &rows[i]
-		row.Key, row.ApiVersion, row.AnsweredBy = r.Key, int32(r.APIVersion), r.AnsweredBy
-		if r.Err != nil {
+		if results[i].Err != nil {
 			resp.Failed++
-			row.Outcome = &coordsvcv1.CoordinatorResult_Error{Error: errorToProto(t, r)}
-		} else {
-			row.Outcome = found.of(r.Coordinator)
 		}
-		resp.Results[i] = row
+		translate(&rows[i], t, &results[i], found)
+		resp.Results[i] = &rows[i]
 	}
 	return resp
+}
+
+func translate(row *coordsvcv1.CoordinatorResult, t kafkawire.KeyType, r *Result, found coordinators) {
+	row.Key, row.ApiVersion, row.AnsweredBy = r.Key, int32(r.APIVersion), r.AnsweredBy
+	if r.Err != nil {
+		row.Outcome = &coordsvcv1.CoordinatorResult_Error{Error: errorToProto(t, r)}
+	} else {
+		row.Outcome = found.of(r.Coordinator)
+	}
 }
 
 // coordinators are those of an answer, by node.

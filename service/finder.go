@@ -75,6 +75,7 @@ type Finder struct {
 	cfg     FinderConfig
 	queues  map[kafkawire.KeyType]*queue
 	waiting atomic.Int64 // keys that callers wait for
+	alarms  sync.Pool    // of *time.Timer that do not run: a call that made its own would spend more on it than on its key
 
 	// stop ends the flights' waits; flights counts those under way.
 	stop    context.Context
@@ -96,9 +97,9 @@ func NewFinder(cluster *pool.Cluster, cfg FinderConfig) *Finder {
 }
 
 // Find looks up the keys and returns one result for each, in their order,
-// duplicates kept. It waits until each has a final outcome or ctx ends; a key
-// that then has none reports what a broker last said of it, or else
-// DEADLINE_EXCEEDED.
+// duplicates kept. It waits until each has a final outcome or ctx ends or its
+// deadline comes (that of a ctx which only tells it, too); a key that then has none
+// reports what a broker last said of it, or else DEADLINE_EXCEEDED.
 //
 // The keys must be valid for their type (see CheckKeys). The error is
 // ErrTooManyWaiting, ErrFinderClosed, or context.Canceled if the caller left;
@@ -119,11 +120,14 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	if leads {
 		q.flyAlong(ctx)
 	}
+	late, stop := f.alarm(c.deadline)
+	defer stop()
 	select {
 	case <-c.done:
 		f.answered(t, c.results)
 		return c.results, nil
 	case <-ctx.Done():
+	case <-late:
 	}
 	q.leave(c)
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -131,6 +135,23 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	}
 	f.answered(t, c.results)
 	return c.results, nil
+}
+
+// alarm rings at the time, never at zero. stop must be called.
+func (f *Finder) alarm(at time.Time) (rings <-chan time.Time, stop func()) {
+	if at.IsZero() {
+		return nil, func() {}
+	}
+	timer, again := f.alarms.Get().(*time.Timer)
+	if again {
+		timer.Reset(time.Until(at))
+	} else {
+		timer = time.NewTimer(time.Until(at))
+	}
+	return timer.C, func() {
+		timer.Stop()
+		f.alarms.Put(timer)
+	}
 }
 
 // brokersNamed is how many brokers a sentence names at the most.
