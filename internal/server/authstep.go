@@ -43,8 +43,8 @@ func authenticate(g *gate) step {
 			if v.refused != nil {
 				return nil, refusalStatus(v.refused, nil)
 			}
-			note(ctx, v.caller)
-			return handler(context.WithValue(ctx, callerKey{}, v.caller), req)
+			recordOf(ctx).caller = &v.caller
+			return handler(ctx, req)
 		},
 		streamStep: func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			if isOpen(info.FullMethod) {
@@ -54,13 +54,11 @@ func authenticate(g *gate) step {
 			if v.refused != nil {
 				return refusalStatus(v.refused, nil)
 			}
-			note(ss.Context(), v.caller)
+			recordOf(ss.Context()).caller = &v.caller
 			return handler(srv, ss)
 		},
 	}
 }
-
-type callerKey struct{}
 
 // policy refuses what this caller may not ask. It stands behind admission, where
 // the request is decoded.
@@ -68,8 +66,8 @@ func policy(g *gate) step {
 	return step{
 		name: "validation",
 		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if caller, ok := ctx.Value(callerKey{}).(auth.Caller); ok {
-				if err := g.authorize(caller, req); err != nil {
+			if caller := recordOf(ctx).caller; caller != nil {
+				if err := g.authorize(*caller, req); err != nil {
 					return nil, err
 				}
 			}
@@ -101,21 +99,6 @@ func verdictOf(ctx context.Context) *verdict {
 	return nil
 }
 
-// note keeps the caller's name for the log.
-func note(ctx context.Context, caller auth.Caller) {
-	if r, ok := ctx.Value(callRecordKey{}).(*callRecord); ok {
-		r.caller = caller.String()
-	}
-}
-
-// callerOf is who is calling, "" before it is known and where nobody is asked.
-func callerOf(ctx context.Context) string {
-	if r, ok := ctx.Value(callRecordKey{}).(*callRecord); ok {
-		return r.caller
-	}
-	return ""
-}
-
 // authorize asks the policy about the keys of a request. The brokers of the
 // cluster may be listed by whoever may call: each answer names one anyway.
 func (g *gate) authorize(caller auth.Caller, req any) error {
@@ -142,8 +125,8 @@ func decodeAfterAuth(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 	late.Methods = slices.Clone(service.Methods)
 	for i, method := range service.Methods {
 		late.Methods[i].Handler = func(srv any, ctx context.Context, _ func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			request := &lateRequest{}
-			return method.Handler(srv, context.WithValue(ctx, decodeKey{}, request), request.later, interceptor)
+			record := &callRecord{}
+			return method.Handler(srv, context.WithValue(ctx, callRecordKey{}, record), record.readLater, interceptor)
 		}
 	}
 	return &late

@@ -56,21 +56,36 @@ func newChain(steps ...step) (chain, error) {
 
 // unary is the chain as one interceptor.
 func (c chain) unary() grpc.UnaryServerInterceptor {
-	combined := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		return handler(ctx, req)
-	}
-	for _, s := range slices.Backward(c) {
-		if s.unaryStep == nil {
-			continue
-		}
-		outer, inner := s.unaryStep, combined
-		combined = func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			return outer(ctx, req, info, func(ctx context.Context, req any) (any, error) {
-				return inner(ctx, req, info, handler)
-			})
+	var steps []grpc.UnaryServerInterceptor
+	for _, s := range c {
+		if s.unaryStep != nil {
+			steps = append(steps, s.unaryStep)
 		}
 	}
-	return combined
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		p := &passage{steps: steps, info: info, handler: handler}
+		p.inner = p.next
+		return p.next(ctx, req)
+	}
+}
+
+// passage is a call on its way through the steps, each of which calls the next at most
+// once. It is made for the whole way: a function for each step would be half of what
+// the chain allocates.
+type passage struct {
+	steps   []grpc.UnaryServerInterceptor // those still to come
+	info    *grpc.UnaryServerInfo
+	handler grpc.UnaryHandler
+	inner   grpc.UnaryHandler // next, as a value
+}
+
+func (p *passage) next(ctx context.Context, req any) (any, error) {
+	if len(p.steps) == 0 {
+		return p.handler(ctx, req)
+	}
+	step := p.steps[0]
+	p.steps = p.steps[1:]
+	return step(ctx, req, p.info, p.inner)
 }
 
 // streams is what the chain does to streams, outermost first.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,20 +17,47 @@ import (
 	"google.golang.org/grpc/status"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/auth"
 )
 
-// callRecord is what the outer steps learn from the inner ones of the same call.
+// callRecord is what the steps of a call tell each other.
 type callRecord struct {
 	requestID string
-	caller    string // "" where nobody is asked who they are
+	caller    *auth.Caller // nil before the auth step, and of calls that are open to everybody
+	request   any          // the message of a gRPC call that is still to be read, nil for others
+}
+
+// readLater is given to grpc-go for the function that would fill the request.
+func (r *callRecord) readLater(request any) error {
+	r.request = request
+	return nil
 }
 
 type callRecordKey struct{}
 
-// requestIDOf is the request id of the call, "" before the request id step.
-func requestIDOf(ctx context.Context) string {
+// recordOf is the record of a call, or one that nobody sees where the context is no call's.
+func recordOf(ctx context.Context) *callRecord {
 	if r, ok := ctx.Value(callRecordKey{}).(*callRecord); ok {
-		return r.requestID
+		return r
+	}
+	return &callRecord{}
+}
+
+// withRecord makes the record of a call that has none.
+func withRecord(ctx context.Context) context.Context {
+	if _, ok := ctx.Value(callRecordKey{}).(*callRecord); ok {
+		return ctx
+	}
+	return context.WithValue(ctx, callRecordKey{}, &callRecord{})
+}
+
+// requestIDOf is the request id of the call, "" before the request id step.
+func requestIDOf(ctx context.Context) string { return recordOf(ctx).requestID }
+
+// callerOf is who is calling, "" before it is known and where nobody is asked.
+func callerOf(ctx context.Context) string {
+	if caller := recordOf(ctx).caller; caller != nil {
+		return caller.String()
 	}
 	return ""
 }
@@ -46,12 +74,12 @@ func recovery(logger *slog.Logger) step {
 	return step{
 		name: "recovery",
 		unaryStep: func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-			ctx = context.WithValue(ctx, callRecordKey{}, &callRecord{})
+			ctx = withRecord(ctx)
 			defer recovered(ctx, info.FullMethod, &err)
 			return handler(ctx, req)
 		},
 		streamStep: func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-			ctx := context.WithValue(ss.Context(), callRecordKey{}, &callRecord{})
+			ctx := withRecord(ss.Context())
 			defer recovered(ctx, info.FullMethod, &err)
 			return handler(srv, streamWithContext{ss, ctx})
 		},
@@ -71,28 +99,35 @@ const requestIDHeader = "x-request-id"
 
 // requestID takes the caller's id of the call, or makes one, and returns it.
 func requestID() step {
-	identify := func(ctx context.Context) metadata.MD {
+	// A header is copied where it is set, so the map that it is set by can be used again.
+	headers := sync.Pool{New: func() any { return metadata.MD{requestIDHeader: {""}} }}
+	identify := func(ctx context.Context, set func(metadata.MD) error) error {
 		var offered string
 		if ids := metadata.ValueFromIncomingContext(ctx, requestIDHeader); len(ids) > 0 {
 			offered = ids[0]
 		}
 		id := saneRequestID(offered)
-		if r, ok := ctx.Value(callRecordKey{}).(*callRecord); ok {
-			r.requestID = id
+		recordOf(ctx).requestID = id
+
+		header := headers.Get().(metadata.MD)
+		defer headers.Put(header)
+		header[requestIDHeader][0] = id
+		if err := set(header); err != nil {
+			return fmt.Errorf("setting the request id header: %w", err)
 		}
-		return metadata.Pairs(requestIDHeader, id)
+		return nil
 	}
 	return step{
 		name: "request id",
 		unaryStep: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if err := grpc.SetHeader(ctx, identify(ctx)); err != nil {
-				return nil, fmt.Errorf("setting the request id header: %w", err)
+			if err := identify(ctx, func(header metadata.MD) error { return grpc.SetHeader(ctx, header) }); err != nil {
+				return nil, err
 			}
 			return handler(ctx, req)
 		},
 		streamStep: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			if err := ss.SetHeader(identify(ss.Context())); err != nil {
-				return fmt.Errorf("setting the request id header: %w", err)
+			if err := identify(ss.Context(), ss.SetHeader); err != nil {
+				return err
 			}
 			return handler(srv, ss)
 		},

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -111,6 +112,7 @@ type limiter struct {
 	maxMessageBytes int
 	maxKeys         int
 	bodyTimeout     time.Duration
+	bodyLimits      sync.Pool // of *bodyLimit that are not running
 }
 
 // newLimiter needs a cfg whose memory is chosen.

@@ -39,21 +39,10 @@ type messageStream interface {
 	WriteStatus(s *status.Status) error
 }
 
-// decodeKey finds the request of a gRPC call that is not read yet.
-type decodeKey struct{}
-
-// lateRequest is the message that a request is to be decoded into.
-type lateRequest struct{ into any }
-
-func (l *lateRequest) later(into any) error {
-	l.into = into
-	return nil
-}
-
 // receive reads the request of a gRPC call, if it is one. The share grows before
 // anything is read or decoded that takes memory.
 func (l *limiter) receive(ctx context.Context, memory *share) error {
-	late, ok := ctx.Value(decodeKey{}).(*lateRequest)
+	request, ok := recordOf(ctx).request.(proto.Message)
 	if !ok { // REST: the front has read it
 		return nil
 	}
@@ -61,12 +50,33 @@ func (l *limiter) receive(ctx context.Context, memory *share) error {
 	if !ok {
 		return errors.New("the stream of this grpc-go cannot be read message by message")
 	}
-	slow := time.AfterFunc(l.bodyTimeout, func() { _ = stream.WriteStatus(l.tooSlow()) })
-	err := l.receiveMessage(stream, late.into.(proto.Message), memory)
-	if !slow.Stop() {
-		return l.tooSlow().Err()
+	limit := l.limitBody(stream)
+	err := l.receiveMessage(stream, request, memory)
+	if !limit.timer.Stop() {
+		return l.tooSlow().Err() // and the limit is not used again: its timer may still be at it
 	}
+	limit.stream = nil
+	l.bodyLimits.Put(limit)
 	return err
+}
+
+// bodyLimit ends a stream whose message is too slow.
+type bodyLimit struct {
+	stream messageStream
+	timer  *time.Timer
+}
+
+// limitBody starts the time that the message of a stream may take.
+func (l *limiter) limitBody(stream messageStream) *bodyLimit {
+	limit, used := l.bodyLimits.Get().(*bodyLimit)
+	if !used {
+		limit = &bodyLimit{stream: stream}
+		limit.timer = time.AfterFunc(l.bodyTimeout, func() { _ = limit.stream.WriteStatus(l.tooSlow()) })
+		return limit
+	}
+	limit.stream = stream
+	limit.timer.Reset(l.bodyTimeout)
+	return limit
 }
 
 func (l *limiter) receiveMessage(stream messageStream, into proto.Message, memory *share) error {
