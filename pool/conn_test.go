@@ -289,11 +289,19 @@ func TestCancelledExchange(t *testing.T) {
 
 func TestCallerWhoLeavesAnAsk(t *testing.T) {
 	request := &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}
-	for name, hold := range map[string]func(*kafkatest.Gate) kafkatest.Handler{
-		"before the answer": func(g *kafkatest.Gate) kafkatest.Handler { return g.Hold(kafkatest.Default) },
-		"amid the answer":   halfAnswer,
+	before := func(g *kafkatest.Gate) kafkatest.Handler { return g.Hold(kafkatest.Default) }
+	const soon = 300 * time.Millisecond // less than a broker gets, and time enough to be asked
+	for name, c := range map[string]struct {
+		hold     func(*kafkatest.Gate) kafkatest.Handler
+		deadline time.Duration // 0: it leaves without
+	}{
+		"before the answer":               {before, 0},
+		"amid the answer":                 {halfAnswer, 0},
+		"before the answer, for its time": {before, soon},
+		"amid the answer, for its time":   {halfAnswer, soon},
 	} {
 		for _, secure := range []bool{false, true} {
+			hold, within := c.hold, c.deadline
 			t.Run(fmt.Sprintf("%s, TLS %v", name, secure), func(t *testing.T) {
 				bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
 					cfg := kafkatest.StubConfig{Network: network}
@@ -309,14 +317,20 @@ func TestCallerWhoLeavesAnAsk(t *testing.T) {
 					stub.On(findCoordinator, hold(gate))
 					lease := acquire(t, c)
 					leave, cancel := context.WithCancel(t.Context())
+					if within > 0 {
+						leave = toldLimit{leave, time.Now().Add(within)}
+					}
 					var answer kafkawire.FindCoordinatorResponse
 					left := make(chan error)
 					go func() {
 						left <- lease.Ask(t.Context(), leave, request, &answer, lease.FindCoordinatorVersion())
 					}()
 					stub.Await(findCoordinator, 1)
-					cancel()
+					if within == 0 {
+						cancel()
+					}
 					require.ErrorIs(t, <-left, ErrLeft)
+					cancel()
 
 					gate.Open()
 					require.NoError(t, lease.Await(t.Context(), &answer, lease.FindCoordinatorVersion()))
@@ -334,6 +348,14 @@ func TestCallerWhoLeavesAnAsk(t *testing.T) {
 		}
 	}
 }
+
+// toldLimit is a context whose deadline ends nothing by itself.
+type toldLimit struct {
+	context.Context
+	ends time.Time
+}
+
+func (l toldLimit) Deadline() (time.Time, bool) { return l.ends, true }
 
 // halfAnswer sends the head of the answer at once, and the rest once the gate is open.
 func halfAnswer(g *kafkatest.Gate) kafkatest.Handler {
@@ -480,14 +502,37 @@ func TestCorrelationIDZeroOfKafka08(t *testing.T) {
 	}
 }
 
+// twice sends the answer two times, in one piece.
+func twice(r *kafkatest.Request) {
+	r.Conn.Cork()
+	kafkatest.Default(r)
+	kafkatest.Default(r)
+	r.Conn.Uncork()
+}
+
+// A broker that says more than it was asked before the connection is ready is left
+// alone for a while: its connections would be closed as fast as they are made.
+func TestUnaskedBytesBeforeTheFirstLookup(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.On(kafkawire.APIKeyAPIVersions, twice)
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		for begin := time.Now(); time.Since(begin) < 10*time.Second; {
+			_, err := use(t.Context(), c, "group")
+			requireKind(t, err, InvalidAnswer, "not asked for")
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Less(t, network.Dials(stub.Addr()), 20)
+		require.Empty(t, stub.Lookups())
+		stub.On(kafkawire.APIKeyAPIVersions, nil)
+		time.Sleep(2 * time.Second)
+		_, err := use(t.Context(), c, "group")
+		require.NoError(t, err)
+	})
+}
+
 // An answer that nobody asked for must not be read by the next user.
 func TestUnaskedBytesRetireTheConnection(t *testing.T) {
-	twice := func(r *kafkatest.Request) {
-		r.Conn.Cork()
-		kafkatest.Default(r)
-		kafkatest.Default(r)
-		r.Conn.Uncork()
-	}
 	bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
 		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
 		stub.On(findCoordinator, twice)

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -41,6 +42,11 @@ func (e *endpoint) establish(ctx context.Context) (*conn, error) {
 			c.close()
 			return nil, err
 		}
+	}
+	if n := c.in.buffered(); n > 0 { // the next answer would be taken from it
+		c.close()
+		return nil, &Error{Kind: InvalidAnswer, Addr: e.addr, Op: "connect",
+			Err: fmt.Errorf("the broker sent %d bytes that were not asked for, after its answers", n)}
 	}
 	e.ready(c)
 	return c, nil

@@ -58,6 +58,14 @@ func (r *rig) forget() {
 	}
 }
 
+// toldLimit is a context that ends no call by itself, as the service's are.
+type toldLimit struct {
+	context.Context
+	ends time.Time
+}
+
+func (l toldLimit) Deadline() (time.Time, bool) { return l.ends, true }
+
 // settle lets everything go as far as it goes by itself.
 func (r *rig) settle() {
 	time.Sleep(2 * peek)
@@ -524,17 +532,32 @@ func TestCallerWhoLeavesDoesNotHarmTheOthers(t *testing.T) {
 
 // A lone caller's batch is under way in its own goroutine: it must return all the same.
 func TestCallerWhoLeavesItsOwnBatch(t *testing.T) {
-	for name, leave := range map[string]func(context.CancelFunc){
-		"cancelled": func(cancel context.CancelFunc) { cancel() },
-		"too late":  func(context.CancelFunc) { time.Sleep(600 * time.Millisecond) },
+	withTimer := func(ctx context.Context, ends time.Time) context.Context {
+		ctx, cancel := context.WithDeadline(ctx, ends)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	onlyTold := func(ctx context.Context, ends time.Time) context.Context { return toldLimit{ctx, ends} }
+	cancelled := func(cancel context.CancelFunc) { cancel() }
+	tooLate := func(context.CancelFunc) { time.Sleep(600 * time.Millisecond) }
+	for name, c := range map[string]struct {
+		limit func(context.Context, time.Time) context.Context
+		leave func(context.CancelFunc)
+	}{
+		"cancelled":                         {withTimer, cancelled},
+		"too late":                          {withTimer, tooLate},
+		"cancelled before a deadline told":  {onlyTold, cancelled},
+		"too late for a deadline only told": {onlyTold, tooLate},
 	} {
 		t.Run(name, func(t *testing.T) {
+			limit, leave := c.limit, c.leave
 			inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {
 				gate := kafkatest.NewGate()
 				r.on(gate.Hold(kafkatest.Default))
-				ctx, cancel := context.WithTimeout(r.t.Context(), 500*time.Millisecond) // less than a broker gets
+				ctx, cancel := context.WithCancel(r.t.Context())
 				defer cancel()
 				start := time.Now()
+				ctx = limit(ctx, start.Add(500*time.Millisecond)) // less than a broker gets
 				took := make(chan time.Duration, 1)
 				go func() {
 					r.finder.Find(ctx, kafkawire.KeyTypeGroup, []string{"mine"})

@@ -43,15 +43,23 @@ func (c *call) ends() time.Duration {
 	return c.asked + c.timeout
 }
 
+// toldLimit is the context of the service's calls: its deadline ends nothing by itself.
+type toldLimit struct {
+	context.Context
+	ends time.Time
+}
+
+func (l toldLimit) Deadline() (time.Time, bool) { return l.ends, true }
+
 func (w *world) run(c *call) {
 	w.sleepUntil(c.at)
-	ctx, cancel := context.WithTimeout(w.t.Context(), c.timeout)
+	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	if c.leaves > 0 {
 		defer time.AfterFunc(c.leaves, cancel).Stop()
 	}
 	c.asked, c.place = w.now(), w.place.Add(1)
-	c.results, c.err = w.finder.Find(ctx, c.keyType, c.keys)
+	c.results, c.err = w.finder.Find(toldLimit{ctx, time.Now().Add(c.timeout)}, c.keyType, c.keys)
 	c.answered, c.copied = w.now(), slices.Clone(c.results)
 	w.trace("%v: answered %v later, error %v", c, round(c.answered-c.asked), c.err)
 	w.judge(c)
