@@ -17,6 +17,10 @@ type load struct {
 	duration      time.Duration
 }
 
+// patience is the deadline of the calls, beyond the time that a load is put on: below
+// lookup.max-timeout, as the deadlines of callers are, and coordsvc need not shorten it.
+const patience = 20 * time.Second
+
 // leastCalls of each caller are made, however long they take.
 const leastCalls = 2
 
@@ -150,7 +154,7 @@ func (c *cluster) brokersAtRest(span time.Duration) (float64, error) {
 
 // drive has the callers ask, and returns how long each call took.
 func (x *contender) drive(l load, keys *keyset) ([]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.duration+time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), l.duration+patience)
 	defer cancel()
 	var over atomic.Bool
 	timer := time.AfterFunc(l.duration, func() { over.Store(true) })
