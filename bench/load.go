@@ -46,6 +46,7 @@ const (
 	brokersCPU    figure = "brokers' CPU, µs a key"
 	callersCPU    figure = "callers' CPU, µs a key"
 	requestsPer   figure = "FindCoordinator requests a key"
+	idleCPU       figure = "idle CPU, µs a key" // of the machine, under the load
 	peakMemory    figure = "memory, MiB"
 	keysAnswered  figure = "keys"
 )
@@ -105,7 +106,11 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // meter reads what only grows.
 func (c *cluster) meter(x *contender) (figures, error) {
-	f := figures{}
+	idle, err := idleTime()
+	if err != nil {
+		return nil, err
+	}
+	f := figures{idleCPU: float64(idle) / float64(time.Microsecond)}
 	if x.server != nil {
 		used, err := cpuTime(x.server.cmd.Process.Pid)
 		if err != nil {
@@ -193,9 +198,9 @@ func (r results) of(x *contender, f figure) series { return r[x][f] }
 // budget is a sentence on where the CPU time of a key goes, ours and theirs.
 func (r results) budget(ours, theirs *contender) string {
 	of := func(x *contender) []any {
-		return []any{number(r.of(x, serverCPU).median()), number(r.of(x, brokersCPU).median()), number(r.of(x, callersCPU).median())}
+		return []any{number(r.of(x, serverCPU).median()), number(r.of(x, brokersCPU).median()), number(r.of(x, callersCPU).median()), number(r.of(x, idleCPU).median())}
 	}
-	return fmt.Sprintf("A key costs %s µs of CPU in coordsvc, %s in the brokers and %s in the callers; with the "+theirs.name+" %s, %s and %s",
+	return fmt.Sprintf("A key costs %s µs of CPU in coordsvc, %s in the brokers and %s in the callers, and %s are idle; with the "+theirs.name+" %s, %s, %s and %s",
 		append(of(ours), of(theirs)...)...)
 }
 

@@ -31,6 +31,20 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
+// idleTime is how long the processors of the machine have had nothing to do, all together.
+func idleTime() (time.Duration, error) {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux of today
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	var user, nice, system, idle, waiting int64
+	if _, err := fmt.Sscanf(string(stat), "cpu %d %d %d %d %d", &user, &nice, &system, &idle, &waiting); err != nil {
+		return 0, fmt.Errorf("first line of /proc/stat: %w", err)
+	}
+	return time.Duration(idle+waiting) * tick, nil
+}
+
 // memory is what a process holds resident, in MiB: now, or at its peak since forgetPeak.
 func memory(pid int, field string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -122,7 +122,9 @@ func (b *bench) callers(c *cluster, callers int) error {
 	add := b.report.section("3", fmt.Sprintf("%d callers, one key a call, all different (%s)", callers, c.name))
 	for _, x := range []*contender{kadm, kgoSvc, direct, noop} {
 		add(b.judged(c, ours, l, compared(string(keysPerSecond), x.name, r.of(ours, keysPerSecond), r.of(x, keysPerSecond)).aims(onlyFor(x == kadm, faster),
-			"gRPC itself: compare with the no-op service, which is all that the cores can do beside the callers. "+r.budget(ours, kadm),
+			"gRPC itself: compare with the no-op service, which is all that the cores can do beside the callers; and idle cores: where a thread wakes another "+
+				"on few cores that are busy, Linux leaves it behind the one that woke it although another core has nothing to do (seen with perf sched). "+
+				r.budget(ours, kadm),
 			"more cores, or more keys a call")))
 	}
 	for _, x := range []*contender{kadm, kgoSvc, direct} {
@@ -138,6 +140,9 @@ func (b *bench) callers(c *cluster, callers int) error {
 	}
 	for _, x := range []*contender{kadm, noop} {
 		add(compared(string(callersCPU), x.name, r.of(ours, callersCPU), r.of(x, callersCPU)))
+	}
+	for _, x := range []*contender{kadm, direct, noop} {
+		add(compared(string(idleCPU), x.name, r.of(ours, idleCPU), r.of(x, idleCPU)))
 	}
 	for _, f := range []figure{keysPerSecond, serverCPU} {
 		add(compared("GOMAXPROCS=1: "+string(f), ours.name, r.of(single, f), r.of(ours, f)))
