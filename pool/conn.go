@@ -149,7 +149,11 @@ func (c *conn) ask(ctx, leave context.Context, req kafkawire.Request, resp kafka
 
 	if by, has := leave.Deadline(); has && by.Before(c.ends) {
 		c.leaves = true
-		if err := c.nc.SetReadDeadline(by); err != nil {
+		err := c.nc.SetReadDeadline(by)
+		if err == nil {
+			err = ctx.Err() // looked at after it, as arm does
+		}
+		if err != nil {
 			return c.lost(req.APIKey(), v, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -633,3 +634,47 @@ type badDecoder struct {
 }
 
 func (badDecoder) Decode([]byte, kafkawire.Version) error { panic("no answer is expected here") }
+
+// expiringConn is ended by its context between the write and the read deadline.
+type expiringConn struct {
+	net.Conn
+	end     func()
+	expired chan struct{}
+}
+
+func (c *expiringConn) SetDeadline(t time.Time) error {
+	err := c.Conn.SetDeadline(t)
+	if t.Equal(time.Unix(1, 0)) {
+		close(c.expired)
+	}
+	return err
+}
+
+func (c *expiringConn) SetReadDeadline(t time.Time) error {
+	c.end()
+	<-c.expired
+	return c.Conn.SetReadDeadline(t)
+}
+
+// A context that ends while the deadline of one who may leave is set: it is not overwritten.
+func TestContextThatEndsAmidAsk(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newCluster(t, network, kafkatest.Addrs(stub), func(cfg *Config) {
+			dial := cfg.Dial
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				nc, err := dial(ctx, network, addr)
+				return &expiringConn{nc, cancel, make(chan struct{})}, err
+			}
+		})
+		stub.On(findCoordinator, kafkatest.Silent)
+		lease := acquire(t, c)
+		defer lease.Release()
+		began := time.Now()
+		leave := toldLimit{t.Context(), began.Add(5 * time.Second)}
+		err := lease.Ask(ctx, leave, &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}, 6)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Less(t, time.Since(began), time.Second)
+	})
+}

@@ -129,12 +129,12 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	case <-ctx.Done():
 	case <-late:
 	}
-	q.leave(c)
+	results := q.leave(c)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	f.answered(t, c.results)
-	return c.results, nil
+	f.answered(t, results)
+	return results, nil
 }
 
 // alarm rings at the time, never at zero. stop must be called.

@@ -66,6 +66,8 @@ type ask struct {
 	askedAnew int16
 	// open says that the ask is in queue.open, waiting to be written.
 	open bool
+	// left is at least how many of the waiters of an open ask have left.
+	left int
 }
 
 // A waiter is a place in a caller's results.
@@ -139,20 +141,21 @@ func (q *queue) ask(ctx context.Context, keys []string) (c *call, leads bool, er
 	return c, false, nil
 }
 
-// leave ends a call whose context has ended.
-func (q *queue) leave(c *call) {
+// leave ends a call whose context has ended, and returns its results as they are then.
+func (q *queue) leave(c *call) []Result {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	results := c.results
 	select {
 	case <-c.done: // it was answered meanwhile
-		return
+		return results
 	default:
 	}
-	c.gone = true
+	c.gone, c.results, c.traced = true, nil, nil // asks may keep the call for a while
 	var unheard *LookupError
-	for i := range c.results {
-		r := &c.results[i]
-		if a, ok := q.open[r.Key]; ok && !a.live() {
+	for i := range results {
+		r := &results[i]
+		if a, ok := q.open[r.Key]; ok && a.leave() {
 			q.shut(a) // nobody is left to ask it for
 		}
 		if r.Err == nil && r.Coordinator == (Coordinator{}) {
@@ -163,6 +166,14 @@ func (q *queue) leave(c *call) {
 		}
 	}
 	q.forgetTurns()
+	return results
+}
+
+// leave counts one who has left an open ask, and reports whether nobody is left. It
+// looks at the waiters only once half of them may be gone: a key may have a million.
+func (a *ask) leave() (empty bool) {
+	a.left++
+	return 2*a.left >= len(a.waiters) && !a.live()
 }
 
 // forgetTurns lets go of what was taken or left behind, once nothing else is open: a
@@ -175,6 +186,7 @@ func (q *queue) forgetTurns() {
 
 // live reports whether somebody still waits for the ask, and forgets who left.
 func (a *ask) live() bool {
+	a.left = 0
 	for i := 0; i < len(a.waiters); {
 		if !a.waiters[i].call.gone {
 			i++

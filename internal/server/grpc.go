@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	coordsvcv1 "github.com/coordsvc/coordsvc/api/gen/coordsvc/v1"
+	"github.com/coordsvc/coordsvc/internal/socket"
 )
 
 func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *health.Server, calls chain, gate *gate, logger *slog.Logger) *grpc.Server {
@@ -27,6 +29,18 @@ func newGRPCServer(cfg Config, svc coordsvcv1.CoordinatorServiceServer, h *healt
 		reflection.Register(g)
 	}
 	return g
+}
+
+// unreadListener bounds how long a client may leave unread what it was sent. grpc-go does
+// so with the time of its pings, but only to a connection that it knows as a TCPConn.
+type unreadListener struct{ net.Listener }
+
+func (l unreadListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if tcp, ok := c.(*socket.Conn); ok && err == nil {
+		_ = tcp.SetUserTimeout(pingTimeout) // it fails where the connection has ended already
+	}
+	return c, err
 }
 
 // healthServices are the names that gRPC health answers for: the server as a

@@ -64,7 +64,8 @@ const (
 	// often is disconnected (too_many_pings); the default of five minutes disconnects decent ones.
 	minKeepaliveInterval = 10 * time.Second
 
-	// pingAfter and pingTimeout find out that a silent gRPC client is gone.
+	// pingAfter and pingTimeout find out that a silent gRPC client is gone; one that does
+	// not read what it was sent, whatever it says, has pingTimeout too (unreadListener).
 	pingAfter   = time.Minute
 	pingTimeout = 20 * time.Second
 

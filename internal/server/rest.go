@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -101,6 +102,7 @@ type restCall struct {
 	peer         *peer.Peer
 	verdict      *verdict // of the gate
 	place        *place   // nil until it has asked for one, which it may only then need
+	answer       answerWriter
 
 	answeredAhead bool // before its body was read
 }
@@ -260,9 +262,30 @@ func (f *front) askGateway(w http.ResponseWriter, r *http.Request, matched *rout
 	checked.Body, checked.ContentLength = body, int64(len(body.text))
 	checked.Header.Del("Grpc-Timeout") // it is in ctx
 	checked.Header.Set(requestIDHeader, call.requestID)
-	f.gateway.ServeHTTP(w, checked)
+	call.answer = answerWriter{w, f.logger, call.requestID}
+	f.gateway.ServeHTTP(&call.answer, checked)
 	return nil
 }
+
+// answerWriter keeps to itself that a client has gone amid its answer. The gateway would
+// write so to stderr, past the log.
+type answerWriter struct {
+	http.ResponseWriter
+	logger    *slog.Logger
+	requestID string
+}
+
+func (w *answerWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	if err != nil && !errors.Is(err, http.ErrBodyNotAllowed) {
+		w.logger.Debug("a REST answer did not arrive", "request_id", w.requestID, "error", err)
+		return len(p), nil
+	}
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // timeoutUnits are those of gRPC's own header: 1500m is a second and a half.
 var timeoutUnits = map[byte]time.Duration{

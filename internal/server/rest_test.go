@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -636,4 +638,21 @@ func TestKeysAreNotLogged(t *testing.T) {
 	require.Contains(t, r.log.String(), `"reason":"UNKNOWN_FIELD"`)
 	require.Contains(t, r.log.String(), `"keys":1`)
 	require.NotContains(t, r.log.String(), "sesame")
+}
+
+// goneWriter is a client that has gone.
+type goneWriter struct{ *httptest.ResponseRecorder }
+
+func (goneWriter) Write([]byte) (int, error) { return 0, syscall.ECONNRESET }
+
+// TestClientThatGoesAmidItsAnswer: it is no line on stderr, past the log, and one in the
+// log only for those who look.
+func TestClientThatGoesAmidItsAnswer(t *testing.T) {
+	r := start(t, &fakeService{})
+	for level, lines := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 1} {
+		r.level.Set(level)
+		r.log.reset()
+		r.front.ServeHTTP(goneWriter{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/v1/brokers", http.NoBody))
+		require.Equal(t, lines, strings.Count(r.log.String(), `"msg":"a REST answer did not arrive"`), r.log.String())
+	}
 }

@@ -31,7 +31,7 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	s.grpc = s.newGRPC()
-	serve("gRPC", s.grpc.Serve, s.grpcListener)
+	serve("gRPC", s.grpc.Serve, unreadListener{s.grpcListener})
 	serve("REST", s.rest.Serve, plainErrorListener{s.restListener, s.gate.restTLS(), s.front.unread, s.logger})
 	serve("the admin port", s.admin.Serve, s.adminListener)
 

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 )
 
 // Conn is a [net.TCPConn] in all but what it costs to Read and Write. It is an
@@ -20,7 +21,8 @@ import (
 // race detector, which must see what is read and written.
 type Conn struct {
 	*net.TCPConn
-	reading, writing *transfer // nil: as TCPConn does
+	reading, writing *transfer  // nil: as TCPConn does
+	whole            sync.Mutex // held while one Write is under way, which takes several transfers
 }
 
 // New makes a Conn of an open connection, which belongs to it then.
@@ -81,6 +83,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if c.writing == nil || len(p) == 0 {
 		return c.TCPConn.Write(p)
 	}
+	c.whole.Lock()
+	defer c.whole.Unlock()
 	for done := 0; ; {
 		n, err := c.writing.do(p[done:])
 		if err != nil {

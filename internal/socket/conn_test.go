@@ -1,11 +1,13 @@
 package socket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -162,6 +164,28 @@ func TestNothingIsLost(t *testing.T) {
 	require.NoError(t, <-wrote)
 	require.Equal(t, len(sent), len(got))
 	require.True(t, string(sent) == string(got))
+}
+
+// TestWritesAreNotMixed: what one Write sends is not torn by another, as it is not by a
+// TCPConn, also where it takes many transfers.
+func TestWritesAreNotMixed(t *testing.T) {
+	a, b := pairOf(t)
+	const size, writers = 8 << 20, 3
+	var wrote sync.WaitGroup
+	for i := range writers {
+		wrote.Go(func() { _, _ = a.Write(bytes.Repeat([]byte{byte('a' + i)}, size)) })
+	}
+	go func() {
+		wrote.Wait()
+		a.Close()
+	}()
+	got, err := io.ReadAll(b)
+	require.NoError(t, err)
+	require.Len(t, got, writers*size)
+	for i := range writers {
+		one := got[i*size : (i+1)*size]
+		require.True(t, len(bytes.Trim(one, string(one[:1]))) == 0, "write %d is torn", i)
+	}
 }
 
 func TestDialFails(t *testing.T) {
