@@ -1,6 +1,7 @@
 package service
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -45,10 +46,10 @@ func TestBackoffDoublesToItsCapWithinAFifth(t *testing.T) {
 	for attempt, millis := range []int{100, 200, 400, 800, 1000, 1000, 1000} {
 		want := time.Duration(millis) * time.Millisecond
 		for range 100 {
-			d := backoff(int32(attempt))
+			d := backoff(int16(attempt))
 			require.GreaterOrEqual(t, d, want*8/10)
 			require.LessOrEqual(t, d, want*12/10)
 		}
 	}
-	require.LessOrEqual(t, backoff(1_000_000), 1200*time.Millisecond)
+	require.LessOrEqual(t, backoff(math.MaxInt16), 1200*time.Millisecond)
 }

@@ -60,14 +60,14 @@ type ask struct {
 	waiters []waiter
 	// one is where the first waiter lives: most asks have no second.
 	one [1]waiter
-	// attempt counts the answers that were retriable.
-	attempt int32
+	// left is at least how many of the waiters of an open ask have left.
+	left int32
+	// attempt counts the answers that were retriable, up to cappedAttempt.
+	attempt int16
 	// askedAnew counts the further brokers asked, see furtherAsks.
-	askedAnew int16
+	askedAnew int8
 	// open says that the ask is in queue.open, waiting to be written.
 	open bool
-	// left is at least how many of the waiters of an open ask have left.
-	left int
 }
 
 // A waiter is a place in a caller's results.
@@ -173,7 +173,7 @@ func (q *queue) leave(c *call) []Result {
 // looks at the waiters only once half of them may be gone: a key may have a million.
 func (a *ask) leave() (empty bool) {
 	a.left++
-	return 2*a.left >= len(a.waiters) && !a.live()
+	return 2*int(a.left) >= len(a.waiters) && !a.live()
 }
 
 // forgetTurns lets go of what was taken or left behind, once nothing else is open: a

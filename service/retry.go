@@ -12,6 +12,8 @@ const (
 	// each moved by up to a fifth either way.
 	retryBase = 100 * time.Millisecond
 	retryCap  = time.Second
+	// cappedAttempt is the first that has to wait for retryCap.
+	cappedAttempt = 4
 )
 
 // land hands the outcomes of the broker at addr ("" where none was asked) to those who
@@ -43,7 +45,7 @@ func (q *queue) land(asks []*ask, results []Result, addr string) (retries []*ask
 // furtherAsks is how many more brokers are asked where an outcome that is final says
 // nothing of the key, but something of the broker or the connection that was asked;
 // what the last of them says holds.
-func (q *queue) furtherAsks(e *LookupError) int16 {
+func (q *queue) furtherAsks(e *LookupError) int8 {
 	switch {
 	case fellIll(e) && q.f.cluster.Known() > 1:
 		return 4 // the rotation may come back to the same broker, while others say that they are loading
@@ -75,7 +77,7 @@ func (q *queue) retry(asks []*ask, addr string, again bool) {
 	attempt := asks[0].attempt
 	for _, a := range asks {
 		attempt = min(attempt, a.attempt)
-		a.attempt++
+		a.attempt = min(a.attempt+1, cappedAttempt)
 	}
 	if !again || attempt > 0 {
 		pause := time.NewTimer(backoff(attempt))
@@ -98,9 +100,9 @@ func (q *queue) retry(asks []*ask, addr string, again bool) {
 }
 
 // backoff is the pause before the retry after so many earlier ones.
-func backoff(attempt int32) time.Duration {
+func backoff(attempt int16) time.Duration {
 	d := retryCap
-	if attempt < 4 {
+	if attempt < cappedAttempt {
 		d = min(retryCap, retryBase<<attempt)
 	}
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
