@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,4 +177,48 @@ func FuzzCountField(f *testing.F) {
 			require.Equal(t, len(req.GetKeys()), countField(message, keysField))
 		}
 	})
+}
+
+// TestBodyLimitsAreNotMixedUp: the timers that end slow streams are used again, and none
+// ends the stream of another call, or before its time.
+func TestBodyLimitsAreNotMixedUp(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	r := start(t, &fakeService{}, func(c *Config) { c.bodyTimeout = limit })
+	good, err := proto.Marshal(&coordsvcv1.FindCoordinatorsRequest{Keys: []string{"orders"}})
+	require.NoError(t, err)
+	call := func(pause time.Duration) (took time.Duration, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		began := time.Now()
+		stream, err := r.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true},
+			coordsvcv1.CoordinatorService_FindCoordinators_FullMethodName, grpc.ForceCodec(rawCodec{}))
+		if err != nil {
+			return 0, err
+		}
+		time.Sleep(pause)
+		if stream.SendMsg(string(good)) == nil {
+			_ = stream.CloseSend()
+		}
+		err = stream.RecvMsg(new(coordsvcv1.FindCoordinatorsResponse))
+		return time.Since(began), err
+	}
+	var calls sync.WaitGroup
+	ends := time.Now().Add(2 * time.Second)
+	for i := range 60 {
+		calls.Go(func() {
+			for n := i; time.Now().Before(ends); n++ {
+				pause := [...]time.Duration{0, 0, 0, limit / 2, limit, 2 * limit}[n%6]
+				took, err := call(pause)
+				switch {
+				case err == nil && pause > limit:
+					t.Errorf("a request that took %v is answered", pause)
+				case err != nil && status.Code(err) != codes.DeadlineExceeded:
+					t.Error(err)
+				case err != nil && took < limit:
+					t.Errorf("a call was told after %v that it took longer than %v", took, limit)
+				}
+			}
+		})
+	}
+	calls.Wait()
 }
