@@ -120,14 +120,9 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	if leads {
 		q.flyAlong(ctx)
 	}
-	late, stop := f.alarm(c.deadline)
-	defer stop()
-	select {
-	case <-c.done:
+	if f.await(ctx, c) {
 		f.answered(t, c.results)
 		return c.results, nil
-	case <-ctx.Done():
-	case <-late:
 	}
 	results := q.leave(c)
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -137,21 +132,38 @@ func (f *Finder) Find(ctx context.Context, t kafkawire.KeyType, keys []string) (
 	return results, nil
 }
 
-// alarm rings at the time, never at zero. stop must be called.
-func (f *Finder) alarm(at time.Time) (rings <-chan time.Time, stop func()) {
-	if at.IsZero() {
-		return nil, func() {}
+// await waits for the answer to a call. It reports false where ctx ends or the call's
+// deadline comes first.
+func (f *Finder) await(ctx context.Context, c *call) (answered bool) {
+	select {
+	case <-c.done: // by the flight that the caller was in
+		return true
+	default:
 	}
+	var late <-chan time.Time
+	if !c.deadline.IsZero() {
+		timer := f.alarm(time.Until(c.deadline))
+		defer f.alarms.Put(timer)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-c.done:
+		return true
+	case <-ctx.Done():
+	case <-late:
+	}
+	return false
+}
+
+// alarm is a timer that rings after d. It goes back to f.alarms when it is stopped.
+func (f *Finder) alarm(d time.Duration) *time.Timer {
 	timer, again := f.alarms.Get().(*time.Timer)
-	if again {
-		timer.Reset(time.Until(at))
-	} else {
-		timer = time.NewTimer(time.Until(at))
+	if !again {
+		return time.NewTimer(d)
 	}
-	return timer.C, func() {
-		timer.Stop()
-		f.alarms.Put(timer)
-	}
+	timer.Reset(d)
+	return timer
 }
 
 // brokersNamed is how many brokers a sentence names at the most.

@@ -238,8 +238,8 @@ func (f *flight) exchange(acquired error) (results []Result, again bool) {
 	return results, lost.Err.Reason == ReasonBrokerUnreachable || q.furtherAsks(lost.Err) > 0
 }
 
-// A timeLimit is a context whose deadline is only told: a connection gives it to the
-// socket, so it needs no timer of its own.
+// A timeLimit is a context whose deadline is only told, so that it needs no timer of its
+// own: a connection gives it to the socket, and Find has timers that are used again.
 type timeLimit struct {
 	context.Context
 	ends time.Time

@@ -70,7 +70,7 @@ func (c chain) unary() grpc.UnaryServerInterceptor {
 }
 
 // passage is a call on its way through the steps, each of which calls the next at most
-// once. It is made for the whole way: a function for each step would be half of what
+// once. It is made for the whole way: a function for each step would be a quarter of what
 // the chain allocates.
 type passage struct {
 	steps   []grpc.UnaryServerInterceptor // those still to come

@@ -22,25 +22,25 @@ import (
 type Conn struct {
 	*net.TCPConn
 	reading, writing *transfer  // nil: as TCPConn does
-	whole            sync.Mutex // held while one Write is under way, which takes several transfers
+	reads, writes    sync.Mutex // held by the one Read, and the one Write, that is under way
 }
 
-// New makes a Conn of an open connection, which belongs to it then.
-func New(tcp *net.TCPConn) *Conn {
-	c := &Conn{TCPConn: tcp}
-	if raw, err := tcp.SyscallConn(); err == nil {
-		c.reading, c.writing = newReading(raw), newWriting(raw)
+// quiet makes a Conn of a TCP connection; it returns what else it is given as it is.
+func quiet(c net.Conn, err error) (net.Conn, error) {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return c, err
 	}
-	return c
+	q := &Conn{TCPConn: tcp}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		q.reading, q.writing = newReading(raw), newWriting(raw)
+	}
+	return q, err
 }
 
 // Dial is [net.Dialer.DialContext]; where network is TCP the connection is a *Conn.
 func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	if tcp, ok := c.(*net.TCPConn); ok && err == nil {
-		return New(tcp), nil
-	}
-	return c, err
+	return quiet((&net.Dialer{}).DialContext(ctx, network, addr))
 }
 
 // Listen is [net.Listen] on TCP; what is accepted is a *Conn.
@@ -54,19 +54,15 @@ func Listen(address string) (net.Listener, error) {
 
 type listener struct{ net.Listener }
 
-func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if tcp, ok := c.(*net.TCPConn); ok && err == nil {
-		return New(tcp), nil
-	}
-	return c, err
-}
+func (l listener) Accept() (net.Conn, error) { return quiet(l.Listener.Accept()) }
 
 // Read implements [net.Conn].
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.reading == nil || len(p) == 0 {
 		return c.TCPConn.Read(p)
 	}
+	c.reads.Lock()
+	defer c.reads.Unlock()
 	n, err := c.reading.do(p)
 	switch {
 	case err != nil:
@@ -83,8 +79,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if c.writing == nil || len(p) == 0 {
 		return c.TCPConn.Write(p)
 	}
-	c.whole.Lock()
-	defer c.whole.Unlock()
+	c.writes.Lock()
+	defer c.writes.Unlock()
 	for done := 0; ; {
 		n, err := c.writing.do(p[done:])
 		if err != nil {

@@ -4,7 +4,6 @@ package socket
 
 import (
 	"os"
-	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -15,7 +14,6 @@ type transfer struct {
 	number uintptr // of the system call
 	wait   func(attempt func(fd uintptr) bool) error
 
-	mu      sync.Mutex
 	attempt func(fd uintptr) bool // once as a value, so that a transfer allocates nothing
 	// Of the transfer under way.
 	p     []byte
@@ -40,8 +38,6 @@ func newTransfer(name string, number uintptr, wait func(func(fd uintptr) bool) e
 // do moves up to len(p) bytes, which must be at least one, and waits until it can move
 // any. It returns 0 at the end of what there is to read.
 func (t *transfer) do(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.p = p
 	err := t.wait(t.attempt)
 	t.p = nil
