@@ -51,6 +51,7 @@ type broker struct {
 	host  string
 	port  int32
 	pool  *puddle.Pool[*conn]
+	leave func()               // ends the dials under way: it has left the cluster
 	epoch atomic.Int64         // raised by each reset: older connections are not kept
 	last  atomic.Pointer[conn] // the newest connection
 	// strikes counts failed exchanges since the last good one.
@@ -90,10 +91,12 @@ func (c *Cluster) newBroker(host string, port int32) *broker {
 	b.pulse = &pulse{clock: c.clock, cluster: &c.heard, requests: &c.count.requests}
 	b.opened, b.closed = c.track, c.untrack
 	b.log = c.cfg.Logger.With("broker", b.addr)
+	stays, leave := context.WithCancel(c.base)
+	b.leave = leave
 	pool, err := puddle.NewPool(&puddle.Config[*conn]{
 		// Puddle's context carries the values of whoever came first and, on some
-		// ways, no deadline; the pool's own is used in its stead.
-		Constructor: func(context.Context) (*conn, error) { return b.construct(c.base) },
+		// ways, no deadline; the broker's own is used in its stead.
+		Constructor: func(context.Context) (*conn, error) { return b.construct(stays) },
 		Destructor:  func(cn *conn) { c.destroy(cn) },
 		MaxSize:     int32(c.cfg.MaxConnectionsPerBroker),
 	})

@@ -199,6 +199,7 @@ func (c *Cluster) keepOnly(named map[*broker]bool) {
 		}
 		b.log.Info("broker left the cluster")
 		b.removed = true
+		b.leave()
 		delete(c.byAddr, endpointKey(b.host, b.port))
 		c.drain(b)
 		return true

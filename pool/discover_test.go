@@ -128,6 +128,24 @@ func TestDiscoveredAddressesThatCannotBeReached(t *testing.T) {
 	}
 }
 
+// A broker that leaves the cluster is dialled no longer: it may come back, and would be
+// dialled by two at once.
+func TestDialsEndWhenTheBrokerLeaves(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		front := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network, Addr: "front:9092"})
+		front.SetBrokers(front.Broker(), kafkawire.MetadataBroker{NodeID: 2, Host: "internal", Port: 9092})
+		network.SetSilent("internal:9092", true)
+		c := newCluster(t, network, kafkatest.Addrs(front), func(cfg *Config) { cfg.DialTimeout = time.Hour })
+		c.Start()
+		synctest.Wait()
+		require.Equal(t, 1, c.Stats().Dialing)
+		front.SetBrokers(front.Broker())
+		time.Sleep(40 * time.Second)
+		require.Zero(t, c.Stats().Dialing)
+		require.Equal(t, 1, network.Dials("internal:9092"))
+	})
+}
+
 func TestBrokersComeAndGo(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {
 		stubs := kafkatest.NewStubs(t, 3, kafkatest.StubConfig{Network: network})
