@@ -98,7 +98,12 @@ func TestCostOfRefusals(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var inside sync.WaitGroup
 	inside.Go(func() {
-		_, _ = full.client(t).GetCoordinator(ctx, &coordsvcv1.GetCoordinatorRequest{Key: "k", Timeout: durationpb.New(30 * time.Second)})
+		client := full.client(t)
+		refused := true // while the calls that look whether it is full are inside themselves
+		for refused {
+			_, err := client.GetCoordinator(ctx, &coordsvcv1.GetCoordinatorRequest{Key: "k", Timeout: durationpb.New(30 * time.Second)})
+			refused = status.Code(err) == codes.ResourceExhausted
+		}
 	})
 	t.Cleanup(func() { cancel(); inside.Wait() })
 	require.Eventually(t, func() bool {
