@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,12 +62,15 @@ type conn struct {
 
 	epoch int64 // of the broker's pool when the dial began
 
-	leave  context.Context // of ask: when its caller leaves
-	leaves bool            // leave has a deadline, which comes first
-	nudged chan struct{}   // nudge is done
+	under   exchange
+	owed    bool            // the pulse counts it
+	leave   context.Context // when its caller leaves
+	leaves  bool            // leave has a deadline, which comes first
+	resumed bool            // the answer awaited was waited for before
+	nudged  chan struct{}   // nudge is done
 
 	interrupt func() // c.expire as a value, made once
-	nudge     func() // the same for one who leaves
+	nudge     func() // ends the read under way, for one who leaves
 	closeOnce sync.Once
 	peeker    peeker
 }
@@ -81,7 +85,7 @@ func newConn(raw net.Conn, addr string, cfg *Config, p *pulse, onClose func(*con
 	c.interrupt = c.expire
 	c.nudged = make(chan struct{}, 1)
 	c.nudge = func() {
-		c.expire()
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 		c.nudged <- struct{}{}
 	}
 	c.peeker.init(raw)
@@ -101,20 +105,58 @@ func (c *conn) close() {
 // is none any more.
 func (c *conn) expire() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
 
+// An exchange is what is written and read in one go. After ErrLeft it goes on with await.
+type exchange struct {
+	reqs     []kafkawire.Request
+	resps    []kafkawire.Response
+	v        kafkawire.Version
+	window   int
+	firstID  int32
+	sent     int
+	done     int
+	inFlight int   // bytes of the requests that are not answered
+	refused  error // by the encoder; the answers to what was sent before still come
+}
+
 // exchange writes the requests, never more than window of them ahead of their
 // answers, and reads the answers in order into resps. The first done answers are
 // valid, on error too. After an error of the connection it is broken; an error of
-// the encoder leaves it whole, and the request and those after it unsent.
-func (c *conn) exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (int, error) {
+// the encoder leaves it whole, and the request and those after it unsent. When leave
+// ends while an answer is waited for it returns ErrLeft, and await must be called.
+func (c *conn) exchange(ctx, leave context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (int, error) {
 	if len(reqs) != len(resps) {
 		return 0, fmt.Errorf("pool: %d requests, but %d responses to fill", len(reqs), len(resps))
 	}
 	if err := c.usable(ctx); err != nil {
 		return 0, err
 	}
-	stop := c.begin(ctx)
-	defer c.end(stop)
-	return c.pipeline(reqs, resps, v, max(1, window))
+	c.sizes = c.sizes[:0]
+	c.under = exchange{reqs: reqs, resps: resps, v: v, window: max(1, window), firstID: c.lastID + 1}
+	return c.goOn(ctx, leave)
+}
+
+// await goes on with the exchange that was left.
+func (c *conn) await(ctx, leave context.Context) (int, error) {
+	c.broken, c.armed, c.resumed = nil, false, true
+	return c.goOn(ctx, leave)
+}
+
+func (c *conn) goOn(ctx, leave context.Context) (int, error) {
+	defer c.end(c.begin(ctx, leave))
+	stay := afterwards(leave, c.nudge)
+	done, err := c.pipeline(&c.under)
+	if !stay() {
+		<-c.nudged // what it has set would otherwise cut the next wait short
+	}
+	return done, err
+}
+
+// afterwards is [context.AfterFunc], for nothing where ctx never ends.
+func afterwards(ctx context.Context, f func()) (stop func() bool) {
+	if ctx.Done() == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(ctx, f)
 }
 
 func (c *conn) usable(ctx context.Context) error {
@@ -130,65 +172,14 @@ func (c *conn) usable(ctx context.Context) error {
 	return nil
 }
 
-// ask is exchange for one request, whose answer its caller waits for until leave
-// ends: then it is ErrLeft, and await must be called.
-func (c *conn) ask(ctx, leave context.Context, req kafkawire.Request, resp kafkawire.Response, v kafkawire.Version) error {
-	if err := c.usable(ctx); err != nil {
-		return err
-	}
-	stop := c.begin(ctx)
-	defer c.end(stop)
-	c.sizes = c.sizes[:0]
-	if _, err := c.encode([]kafkawire.Request{req}, v, 1, 0); err != nil {
-		return err
-	}
-	if err := c.flush(req.APIKey(), v); err != nil {
-		return err
-	}
-	c.pulse.requests.add(req.APIKey(), v, 1)
-
-	if by, has := leave.Deadline(); has && by.Before(c.ends) {
-		c.leaves = true
-		err := c.nc.SetReadDeadline(by)
-		if err == nil {
-			err = ctx.Err() // looked at after it, as arm does
-		}
-		if err != nil {
-			return c.lost(req.APIKey(), v, err)
-		}
-	}
-	c.leave = leave
-	stay := context.AfterFunc(leave, c.nudge)
-	err := c.onlyAnswer(resp, v)
-	if !stay() {
-		<-c.nudged // what it has set would otherwise cut the next wait short
-	}
-	c.leave, c.leaves = nil, false
-	return err
-}
-
-// onlyAnswer reads the answer to the one request of ask.
-func (c *conn) onlyAnswer(resp kafkawire.Response, v kafkawire.Version) error {
-	return c.answer(resp, v, c.lastID, true, c.largest(resp.APIKey(), v, c.sizes[0]))
-}
-
-// await goes on waiting for the answer that ask has left.
-func (c *conn) await(ctx context.Context, resp kafkawire.Response, v kafkawire.Version) error {
-	c.broken = nil
-	stop := c.begin(ctx)
-	defer c.end(stop)
-	c.armed = false
-	return c.onlyAnswer(resp, v)
-}
-
 // begin has ctx end what is read and written until end, which gets what it returns.
-func (c *conn) begin(ctx context.Context) (stop func() bool) {
-	c.ctx = ctx
-	c.pulse.begin()
-	if ctx.Done() == nil {
-		return func() bool { return true }
+func (c *conn) begin(ctx, leave context.Context) (stop func() bool) {
+	c.ctx, c.leave = ctx, leave
+	if !c.owed {
+		c.owed = true
+		c.pulse.begin()
 	}
-	return context.AfterFunc(ctx, c.interrupt)
+	return afterwards(ctx, c.interrupt)
 }
 
 func (c *conn) end(stop func() bool) {
@@ -196,39 +187,47 @@ func (c *conn) end(stop func() bool) {
 		// The answers are good, but the past deadline of expire may be set only now.
 		c.broken = context.Cause(c.ctx)
 	}
-	c.pulse.end()
-	c.ctx = nil
+	if !errors.Is(c.broken, ErrLeft) {
+		c.giveUp()
+	}
+	c.ctx, c.leave = nil, nil
 	c.shrink()
 }
 
-func (c *conn) pipeline(reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (int, error) {
-	var refused error // by the encoder; the answers to what was sent before still come
-	firstID := c.lastID + 1
-	sent, done, inFlight := 0, 0, 0
-	c.sizes = c.sizes[:0]
-	for done < len(reqs) {
-		// Refilled when half of the window has drained: fewer and larger writes.
-		if outstanding := sent - done; refused == nil && sent < len(reqs) && outstanding <= window/2 {
-			var n int
-			n, refused = c.encode(reqs[sent:], v, window-outstanding, inFlight)
-			sent += n
-			inFlight += len(c.out)
-			if err := c.flush(reqs[done].APIKey(), v); err != nil {
-				return done, err
-			}
-			c.pulse.requests.add(reqs[done].APIKey(), v, n)
-		}
-		if sent == done {
-			return done, refused
-		}
-		limit := c.largest(resps[done].APIKey(), v, c.sizes[done])
-		if err := c.answer(resps[done], v, firstID+int32(done), sent-done == 1, limit); err != nil {
-			return done, err
-		}
-		inFlight -= c.sizes[done]
-		done++
+// giveUp ends the exchange, also one that was left.
+func (c *conn) giveUp() {
+	c.under = exchange{}
+	if c.owed {
+		c.owed = false
+		c.pulse.end()
 	}
-	return done, nil
+}
+
+func (c *conn) pipeline(x *exchange) (int, error) {
+	for x.done < len(x.reqs) {
+		// Refilled when half of the window has drained: fewer and larger writes.
+		if outstanding := x.sent - x.done; x.refused == nil && x.sent < len(x.reqs) && outstanding <= x.window/2 {
+			var n int
+			n, x.refused = c.encode(x.reqs[x.sent:], x.v, x.window-outstanding, x.inFlight)
+			x.sent += n
+			x.inFlight += len(c.out)
+			if err := c.flush(x.reqs[x.done].APIKey(), x.v); err != nil {
+				return x.done, err
+			}
+			c.pulse.requests.add(x.reqs[x.done].APIKey(), x.v, n)
+		}
+		if x.sent == x.done {
+			return x.done, x.refused
+		}
+		resp := x.resps[x.done]
+		limit := c.largest(resp.APIKey(), x.v, c.sizes[x.done])
+		if err := c.answer(resp, x.v, x.firstID+int32(x.done), x.sent-x.done == 1, limit); err != nil {
+			return x.done, err
+		}
+		x.inFlight -= c.sizes[x.done]
+		x.done++
+	}
+	return x.done, nil
 }
 
 // encode fills c.out with up to n of reqs, and returns how many it holds.
@@ -256,9 +255,12 @@ func (c *conn) flush(key kafkawire.APIKey, v kafkawire.Version) error {
 		return nil
 	}
 	c.armed = false
-	err := c.arm()
+	err := c.arm(false)
 	if err == nil {
 		_, err = c.nc.Write(c.out)
+	}
+	if err == nil {
+		err = c.hasten()
 	}
 	if err != nil {
 		return c.lost(key, v, err)
@@ -323,24 +325,26 @@ func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, al
 
 // left reports whether a read failed because its caller left, and for nothing else.
 func (c *conn) left(err error) bool {
-	return c.leave != nil && (c.leaves || c.leave.Err() != nil) && c.ctx.Err() == nil && isTimeout(err)
+	return (c.leaves || c.leave.Err() != nil) && c.ctx.Err() == nil && isTimeout(err)
 }
 
 // Read is the connection's, with the deadline set first where an answer must be
 // waited for and does not lie in the buffer already.
 func (c *conn) Read(p []byte) (int, error) {
-	if err := c.arm(); err != nil {
-		return 0, err
+	if !c.armed {
+		if err := c.arm(true); err != nil {
+			return 0, err
+		}
 	}
 	return c.nc.Read(p)
 }
 
-// arm sets the deadline for the answer awaited, once.
-func (c *conn) arm() error {
-	if c.armed {
-		return nil
+// arm sets the deadline for a write, or for the answer awaited.
+func (c *conn) arm(reading bool) error {
+	if !c.resumed {
+		c.since = time.Now()
 	}
-	c.since = time.Now()
+	c.resumed = false
 	deadline := c.since.Add(c.timeout)
 	ends, has := c.ctx.Deadline()
 	c.byCtx = has && ends.Before(deadline)
@@ -348,10 +352,42 @@ func (c *conn) arm() error {
 		deadline = ends
 	}
 	c.armed, c.ends = true, deadline
+	if reading {
+		deadline = c.staying()
+	}
 	if err := c.nc.SetDeadline(deadline); err != nil {
 		return err
 	}
-	return c.ctx.Err() // looked at last: expire may have come just before, and its deadline be overwritten
+	// Looked at last: they may have ended just before, and the deadline that this has set be overwritten.
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	if reading && c.leave.Err() != nil {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// staying is until when the answer is waited for: c.ends, or until the caller leaves.
+func (c *conn) staying() time.Time {
+	by, has := c.leave.Deadline()
+	c.leaves = has && by.Before(c.ends)
+	if c.leaves {
+		return by
+	}
+	return c.ends
+}
+
+// hasten has the wait for the answer to what was written end when the caller leaves.
+func (c *conn) hasten() error {
+	by := c.staying()
+	if !c.leaves {
+		return nil
+	}
+	if err := c.nc.SetReadDeadline(by); err != nil {
+		return err
+	}
+	return c.ctx.Err() // looked at last, as arm does
 }
 
 // lost breaks the connection for an error of reading or writing, and says what it means.
@@ -428,7 +464,7 @@ func (r *brokersOnly) Decode(src []byte, v kafkawire.Version) error { return r.D
 
 // call exchanges one request.
 func (c *conn) call(ctx context.Context, req kafkawire.Request, resp kafkawire.Response, v kafkawire.Version) error {
-	_, err := c.exchange(ctx, []kafkawire.Request{req}, []kafkawire.Response{resp}, v, 1)
+	_, err := c.exchange(ctx, context.Background(), []kafkawire.Request{req}, []kafkawire.Response{resp}, v, 1)
 	return err
 }
 

@@ -324,7 +324,7 @@ func TestCallerWhoLeavesAnAsk(t *testing.T) {
 					var answer kafkawire.FindCoordinatorResponse
 					left := make(chan error)
 					go func() {
-						left <- lease.Ask(t.Context(), leave, request, &answer, lease.FindCoordinatorVersion())
+						left <- ask(t.Context(), leave, lease, request, &answer, lease.FindCoordinatorVersion())
 					}()
 					stub.Await(findCoordinator, 1)
 					if within == 0 {
@@ -334,7 +334,8 @@ func TestCallerWhoLeavesAnAsk(t *testing.T) {
 					cancel()
 
 					gate.Open()
-					require.NoError(t, lease.Await(t.Context(), &answer, lease.FindCoordinatorVersion()))
+					_, err := lease.Await(t.Context(), context.Background())
+					require.NoError(t, err)
 					require.Equal(t, []string{"group"}, keysOf([]kafkawire.Response{&answer}))
 					lease.Release()
 					stub.On(findCoordinator, nil)
@@ -348,6 +349,66 @@ func TestCallerWhoLeavesAnAsk(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestCallerWhoLeavesAPipeline(t *testing.T) {
+	const gap = 20 * time.Millisecond // between answers
+	bothNetworks(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		for _, window := range []int{1, 2, 7, 32} {
+			stub.On(findCoordinator, kafkatest.After(gap, kafkatest.Default))
+			lease := acquire(t, c)
+			reqs, resps := single(numbered(10)...)
+			soon := func() context.Context { return toldLimit{t.Context(), time.Now().Add(3*gap + gap/3)} }
+			done, err := lease.Ask(t.Context(), soon(), reqs, resps, 4, window)
+			left := 0
+			for ; errors.Is(err, ErrLeft); left++ {
+				require.Less(t, done, 10)
+				require.Equal(t, numbered(10)[:done], keysOf(resps[:done]))
+				require.Positive(t, lease.SilentFor(), "the broker owes answers while nobody waits for them, too")
+				before := done
+				done, err = lease.Await(t.Context(), soon())
+				require.GreaterOrEqual(t, done, before)
+			}
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, left, 2)
+			require.Equal(t, numbered(10), keysOf(resps))
+			require.Zero(t, lease.SilentFor())
+			lease.Release()
+			stub.On(findCoordinator, nil)
+			_, err = use(t.Context(), c, "group")
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, stub.Accepted(), "the connection is whole")
+		require.Nil(t, c.Brokers()[0].LastError)
+	})
+}
+
+// Who waits in parts waits no longer for it, and the broker has to answer for all of the time.
+func TestSilenceIsMeasuredFromTheQuestion(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub), func(c *Config) { c.RequestTimeout = 3 * time.Second })
+		stub.On(findCoordinator, kafkatest.Silent)
+		lease := acquire(t, c)
+		defer lease.Release()
+		began := time.Now()
+		reqs, resps := single("group")
+		_, err := lease.Ask(t.Context(), toldLimit{t.Context(), began.Add(2900 * time.Millisecond)}, reqs, resps, 6, 1)
+		require.ErrorIs(t, err, ErrLeft)
+		require.Equal(t, 2900*time.Millisecond, lease.SilentFor())
+		_, err = lease.Await(t.Context(), t.Context())
+		require.Equal(t, Timeout, KindOf(err))
+		require.Equal(t, 3*time.Second, time.Since(began))
+		require.NotNil(t, c.Brokers()[0].LastError)
+	})
+}
+
+// ask asks for what one request holds.
+func ask(ctx, leave context.Context, lease *Lease, request kafkawire.Request, answer kafkawire.Response, v kafkawire.Version) error {
+	_, err := lease.Ask(ctx, leave, []kafkawire.Request{request}, []kafkawire.Response{answer}, v, 1)
+	return err
 }
 
 // toldLimit is a context whose deadline ends nothing by itself.
@@ -379,7 +440,7 @@ func TestAnswerThatNobodyWaitedFor(t *testing.T) {
 		left, cancel := context.WithCancel(t.Context())
 		cancel()
 		request, answer := &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}
-		require.ErrorIs(t, lease.Ask(t.Context(), left, request, answer, 6), ErrLeft)
+		require.ErrorIs(t, ask(t.Context(), left, lease, request, answer, 6), ErrLeft)
 		lease.Release()
 		require.EqualValues(t, 1, c.Stats().Retired["broken"], "it would be taken for the answer to another question")
 	})
@@ -392,7 +453,7 @@ func TestAskThatFails(t *testing.T) {
 		ask := func(ctx, leave context.Context, v kafkawire.Version, keys ...string) error {
 			lease := acquire(t, c)
 			defer lease.Release()
-			return lease.Ask(ctx, leave, &kafkawire.FindCoordinatorRequest{Keys: keys}, &kafkawire.FindCoordinatorResponse{}, v)
+			return ask(ctx, leave, lease, &kafkawire.FindCoordinatorRequest{Keys: keys}, &kafkawire.FindCoordinatorResponse{}, v)
 		}
 		require.NoError(t, ask(t.Context(), t.Context(), 6, "group"))
 		require.Equal(t, Unsupported, KindOf(ask(t.Context(), t.Context(), 7, "group")))
@@ -673,7 +734,7 @@ func TestContextThatEndsAmidAsk(t *testing.T) {
 		defer lease.Release()
 		began := time.Now()
 		leave := toldLimit{t.Context(), began.Add(5 * time.Second)}
-		err := lease.Ask(ctx, leave, &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}, 6)
+		err := ask(ctx, leave, lease, &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}, 6)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Less(t, time.Since(began), time.Second)
 	})

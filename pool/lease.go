@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/puddle/v2"
 
@@ -38,43 +39,43 @@ func (l *Lease) FindCoordinatorVersion() kafkawire.Version { return l.conn.versi
 // before it are there; nothing was sent of that request and those after it.
 func (l *Lease) Exchange(ctx context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) {
 	l.mustBeHeld("Exchange")
+	return l.Ask(ctx, context.Background(), reqs, resps, v, window)
+}
+
+// ErrLeft says that the caller of [Lease.Ask] left before the answers came.
+var ErrLeft = errors.New("pool: the caller left before the answer came")
+
+// Ask is [Lease.Exchange] for a caller who may leave: when leave ends, or the deadline
+// that it tells comes, while an answer is waited for, Ask returns [ErrLeft], and the
+// connection is whole. Await must then be called, by any goroutine, before the lease is
+// released, or the connection is closed.
+func (l *Lease) Ask(ctx, leave context.Context, reqs []kafkawire.Request, resps []kafkawire.Response, v kafkawire.Version, window int) (done int, err error) {
+	l.mustBeHeld("Ask")
 	if err := l.refuse(reqs, v); err != nil {
 		return 0, err
 	}
-	done, err = l.conn.exchange(ctx, reqs, resps, v, window)
+	done, err = l.conn.exchange(ctx, leave, reqs, resps, v, window)
 	l.judge(err)
 	return done, err
 }
 
-// ErrLeft says that the caller of [Lease.Ask] left before the answer came.
-var ErrLeft = errors.New("pool: the caller left before the answer came")
-
-// Ask is [Lease.Exchange] for one request, for a caller who may leave: when leave ends
-// before the answer has come it returns [ErrLeft], and the connection is whole. Another
-// goroutine must then wait for the answer with Await, with the same resp.
-func (l *Lease) Ask(ctx, leave context.Context, req kafkawire.Request, resp kafkawire.Response, v kafkawire.Version) error {
-	l.mustBeHeld("Ask")
-	if err := l.refuse([]kafkawire.Request{req}, v); err != nil {
-		return err
-	}
-	err := l.conn.ask(ctx, leave, req, resp, v)
-	if !errors.Is(err, ErrLeft) {
-		l.judge(err)
-	}
-	return err
-}
-
-// Await waits for the answer that Ask has left.
-func (l *Lease) Await(ctx context.Context, resp kafkawire.Response, v kafkawire.Version) error {
+// Await goes on with the exchange that Ask or Await has left: the rest of the requests is
+// sent, and their answers are decoded into what Ask was given. done counts from the first.
+func (l *Lease) Await(ctx, leave context.Context) (done int, err error) {
 	l.mustBeHeld("Await")
-	err := l.conn.await(ctx, resp, v)
+	done, err = l.conn.await(ctx, leave)
 	l.judge(err)
-	return err
+	return done, err
 }
+
+// SilentFor is how long the broker has owed answers and given none, over all of its
+// connections; 0 where it owes none.
+func (l *Lease) SilentFor() time.Duration { return l.broker.pulse.silentFor(l.cluster.clock.now()) }
 
 // judge has the broker answer for what came of an exchange.
 func (l *Lease) judge(err error) {
 	switch {
+	case errors.Is(err, ErrLeft): // it may yet answer
 	case err != nil:
 		l.cluster.lookupFailed(l.broker, l.conn, err)
 	case l.broker.strikes.Load() != 0:
@@ -125,6 +126,7 @@ func (l *Lease) Retire() {
 // must not be used afterwards.
 func (l *Lease) Release() {
 	l.mustBeHeld("Release")
+	l.conn.giveUp()
 	res := l.res
 	l.res = nil
 	l.cluster.giveBack(l.broker, res, true)

@@ -271,7 +271,7 @@ func (c *conn) exchangeToken(ctx context.Context, token []byte) ([]byte, error) 
 	if c.broken != nil {
 		return nil, c.broken
 	}
-	stop := c.begin(ctx)
+	stop := c.begin(ctx, context.Background())
 	defer func() { c.end(stop) }()
 	c.out = append(binary.BigEndian.AppendUint32(c.out[:0], uint32(len(token))), token...)
 	const key, v = kafkawire.APIKeySaslAuthenticate, 0 // for messages

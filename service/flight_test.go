@@ -15,7 +15,7 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 	f := NewFinder(nil, FinderConfig{})
 	q := f.queues[kafkawire.KeyTypeGroup]
 	asks := []*ask{{key: "a"}, {key: "b"}}
-	lost := &flight{q: q, asks: asks, patience: time.Second, memory: new(flightMemory)}
+	lost := &flight{q: q, asks: asks, memory: new(flightMemory)}
 	results, again := lost.exchange(nil) // there is no connection to use
 	require.False(t, again)
 	require.Len(t, results, 2)

@@ -31,10 +31,12 @@ type queue struct {
 	// were asked in, in the order they take turns.
 	open  map[string]*ask
 	turns []turn
-	// flights is how many flights are under way, acquiring how many of them
-	// have not taken their keys yet.
+	// flights is how many flights are under way, acquiring how many of them have not
+	// taken their keys yet, and late how many have had theirs asked elsewhere too:
+	// nobody waits for those to land.
 	flights   int
 	acquiring int
+	late      int
 	// company says that the last flight took keys of several calls: then the next
 	// will find company too, if it does not hurry.
 	company   bool
@@ -84,7 +86,20 @@ type call struct {
 	deadline time.Time
 	done     chan struct{}
 	gone     bool
+	settled  []bool          // which of the results are final; nil as long as no ask of the call has a twin, see double
 	traced   context.Context //nolint:containedctx // of the caller, nil if it is not traced: spans refer to it
+}
+
+// doubles has the call keep account of its results, since one may come twice.
+func (c *call) doubles() {
+	if c.settled == nil {
+		c.settled = make([]bool, len(c.results))
+	}
+}
+
+// waits reports whether the call still waits for this result.
+func (w waiter) waits() bool {
+	return !w.call.gone && (w.call.settled == nil || !w.call.settled[w.index])
 }
 
 // A turn is a group of asks that takes turns as one: a call's, or what a
@@ -133,7 +148,7 @@ func (q *queue) ask(ctx context.Context, keys []string) (c *call, leads bool, er
 		asks = append(asks, a)
 	}
 	q.turns = append(q.turns, turn{asks: asks})
-	if q.flights == 0 && !q.company && len(q.open) <= q.f.cfg.ChunkKeys {
+	if q.flights == q.late && !q.company && len(q.open) <= q.f.cfg.ChunkKeys {
 		q.prepare()
 		return c, true, nil
 	}
@@ -184,11 +199,11 @@ func (q *queue) forgetTurns() {
 	}
 }
 
-// live reports whether somebody still waits for the ask, and forgets who left.
+// live reports whether somebody still waits for the ask, and forgets who does not.
 func (a *ask) live() bool {
 	a.left = 0
 	for i := 0; i < len(a.waiters); {
-		if !a.waiters[i].call.gone {
+		if a.waiters[i].waits() {
 			i++
 			continue
 		}
@@ -200,20 +215,6 @@ func (a *ask) live() bool {
 	return len(a.waiters) > 0
 }
 
-// deadline is when the last of the waiters stops waiting; zero for never.
-func (a *ask) deadline() time.Time {
-	var latest time.Time
-	for _, w := range a.waiters {
-		if w.call.deadline.IsZero() {
-			return time.Time{}
-		}
-		if w.call.deadline.After(latest) {
-			latest = w.call.deadline
-		}
-	}
-	return latest
-}
-
 // dispatch starts the flights that the open batch asks for now. The mutex is held.
 func (q *queue) dispatch() {
 	chunk := q.f.cfg.ChunkKeys
@@ -222,7 +223,7 @@ func (q *queue) dispatch() {
 		if unclaimed <= 0 {
 			return
 		}
-		if q.flights > 0 && q.acquiring == 0 && unclaimed < chunk {
+		if q.flights > q.late && q.acquiring == 0 && unclaimed < chunk {
 			q.armHold()
 			return
 		}
@@ -373,10 +374,13 @@ func (q *queue) reopen(asks []*ask, addr string) {
 // The mutex is held.
 func (a *ask) settle(r Result) {
 	for _, w := range a.waiters {
-		if w.call.gone {
+		if !w.waits() {
 			continue
 		}
 		w.put(r)
+		if w.call.settled != nil {
+			w.call.settled[w.index] = true
+		}
 		w.call.unknown--
 		if w.call.unknown == 0 {
 			close(w.call.done)
@@ -387,10 +391,18 @@ func (a *ask) settle(r Result) {
 
 func (a *ask) note(r Result) {
 	for _, w := range a.waiters {
-		if !w.call.gone {
-			w.put(r)
+		if !w.waits() || r.Err.Reason == ReasonDeadlineExceeded && w.heard() {
+			continue
 		}
+		w.put(r)
 	}
+}
+
+// heard reports whether a broker has said something of the key: that tells more than
+// that another was silent.
+func (w waiter) heard() bool {
+	e := w.call.results[w.index].Err
+	return e != nil && e.Kafka
 }
 
 func (w waiter) put(r Result) {

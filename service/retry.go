@@ -16,29 +16,38 @@ const (
 	cappedAttempt = 4
 )
 
-// land hands the outcomes of the broker at addr ("" where none was asked) to those who
-// wait, and returns the asks to ask again, of another broker if there is one.
-func (q *queue) land(asks []*ask, results []Result, addr string) (retries []*ask) {
+// land ends a flight: it hands over its outcomes.
+func (q *queue) land(asks []*ask, results []Result, addr string, elsewhere bool) (retries []*ask) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.flights--
+	if elsewhere {
+		q.late--
+	}
+	retries = q.handOver(asks, results, addr, elsewhere)
+	q.dispatch()
+	return retries
+}
+
+// handOver hands the outcomes of the broker at addr ("" where none was asked) to those who
+// wait, and returns the asks to ask again, of another broker if there is one: none where
+// all are asked elsewhere already. The mutex is held.
+func (q *queue) handOver(asks []*ask, results []Result, addr string, elsewhere bool) (retries []*ask) {
 	for i, a := range asks {
 		r := results[i]
+		further := r.Err != nil && !r.Err.Retriable && addr != "" && a.askedAnew < q.furtherAsks(r.Err)
 		switch {
-		case r.Err == nil, r.Err.Reason == ReasonShuttingDown:
+		case r.Err == nil, r.Err.Reason == ReasonShuttingDown, !r.Err.Retriable && !further:
 			a.settle(r)
-		case r.Err.Retriable:
-			a.note(r)
-			retries = append(retries, a)
-		case addr != "" && a.askedAnew < q.furtherAsks(r.Err):
+			continue
+		case elsewhere:
+			continue // that has a better word on it
+		case further:
 			a.askedAnew++
-			a.note(r)
-			retries = append(retries, a)
-		default:
-			a.settle(r)
 		}
+		a.note(r)
+		retries = append(retries, a)
 	}
-	q.dispatch()
 	return retries
 }
 

@@ -34,3 +34,15 @@ func isRefusal(code kafkawire.ErrorCode) bool {
 		return false
 	}
 }
+
+// dropLostSession has the connection closed if the broker does not take it for
+// authenticated, and reports that.
+func dropLostSession(lease *pool.Lease, results []Result) bool {
+	for i := range results {
+		if sessionLost(results[i].Err) {
+			lease.Reject(results[i].Err.Code)
+			return true
+		}
+	}
+	return false
+}

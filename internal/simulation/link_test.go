@@ -129,13 +129,14 @@ func (l *link) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := l.answers.count
 	l.answers.add(p[:n], func([]byte) {})
 	if l.answers.bad { // what follows is not counted in frames
 		l.over = "bytes that are no frame came on it"
 	}
 	owed := l.requests.count > l.answers.count
-	if l.over == givenUp && !owed {
-		l.over = "" // its caller left, and another goroutine went on waiting
+	if l.over == givenUp && l.answers.count > before {
+		l.over = "" // who waited left, or looked after something else, and it was waited for again
 	}
 	switch {
 	case err == nil || l.over != "":

@@ -39,7 +39,7 @@ func newLookupMetrics(r *prometheus.Registry) lookupMetrics {
 	}, []string{"key_type", "outcome"})
 	retries := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "key_retries_total",
-		Help: "Keys that were asked of Kafka again, because the last outcome was retriable.",
+		Help: "Keys that were asked of Kafka again, because the last outcome was retriable, or because a broker took long to give one.",
 	}, []string{"key_type"})
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "exchange_failures_total",
