@@ -380,12 +380,15 @@ func (c *conn) staying() time.Time {
 
 // hasten has the wait for the answer to what was written end when the caller leaves.
 func (c *conn) hasten() error {
-	by := c.staying()
-	if !c.leaves {
-		return nil
+	if by := c.staying(); c.leaves {
+		if err := c.nc.SetReadDeadline(by); err != nil {
+			return err
+		}
 	}
-	if err := c.nc.SetReadDeadline(by); err != nil {
-		return err
+	if c.leave.Err() != nil { // before a deadline was set that has overwritten the one of nudge
+		if err := c.nc.SetReadDeadline(time.Unix(1, 0)); err != nil {
+			return err
+		}
 	}
 	return c.ctx.Err() // looked at last, as arm does
 }

@@ -440,7 +440,9 @@ func TestAnswerThatNobodyWaitedFor(t *testing.T) {
 		left, cancel := context.WithCancel(t.Context())
 		cancel()
 		request, answer := &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}
+		began := time.Now()
 		require.ErrorIs(t, ask(t.Context(), left, lease, request, answer, 6), ErrLeft)
+		require.Zero(t, time.Since(began), "though the deadline was set after it had left")
 		lease.Release()
 		require.EqualValues(t, 1, c.Stats().Retired["broken"], "it would be taken for the answer to another question")
 	})
@@ -738,4 +740,56 @@ func TestContextThatEndsAmidAsk(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Less(t, time.Since(began), time.Second)
 	})
+}
+
+// leftConn is left by its caller while the deadline for the write is set.
+type leftConn struct {
+	net.Conn
+	leave func()
+	left  chan struct{}
+	used  bool
+}
+
+func (c *leftConn) SetReadDeadline(t time.Time) error {
+	err := c.Conn.SetReadDeadline(t)
+	if t.Equal(time.Unix(1, 0)) && !c.used {
+		c.used = true
+		close(c.left)
+	}
+	return err
+}
+
+func (c *leftConn) SetDeadline(t time.Time) error {
+	if c.leave != nil {
+		c.leave()
+		<-c.left
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// A caller who leaves while its request is written does not wait for the answer.
+func TestCallerWhoLeavesAmidTheWrite(t *testing.T) {
+	for _, told := range []time.Duration{time.Second, time.Hour} { // before and after the deadline of the exchange
+		simulated(t, func(t *testing.T, network *kafkatest.Network) {
+			stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+			var nc *leftConn
+			c := newCluster(t, network, kafkatest.Addrs(stub), func(cfg *Config) {
+				dial := cfg.Dial
+				cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					raw, err := dial(ctx, network, addr)
+					nc = &leftConn{Conn: raw, left: make(chan struct{})}
+					return nc, err
+				}
+			})
+			stub.On(findCoordinator, kafkatest.Silent)
+			lease := acquire(t, c)
+			defer lease.Release()
+			leave, cancel := context.WithCancel(t.Context())
+			nc.leave = cancel
+			began := time.Now()
+			err := ask(t.Context(), toldLimit{leave, began.Add(told)}, lease, &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}, 6)
+			require.ErrorIs(t, err, ErrLeft)
+			require.Zero(t, time.Since(began))
+		})
+	}
 }
