@@ -401,7 +401,7 @@ func TestServeIsSeen(t *testing.T) {
 	require.Contains(t, settings, `"value": "http://127.0.0.1:1"`)
 	status, _ := get(t, "http://"+admin+"/debug/pprof/heap")
 	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, b.err.String(), `"trace_id":"`)
+	b.waitFor(t, `"trace_id":"`)
 
 	began := time.Now()
 	require.Equal(t, exitOK, b.end(t), b.err.String())

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -106,17 +104,4 @@ func (i *instance) close(logger *slog.Logger) {
 	if err := i.cluster.Close(ctx); err != nil {
 		logger.Warn("stopping: connections did not close in time", "error", err)
 	}
-}
-
-// newLogger logs as the settings say.
-func newLogger(w io.Writer, settings config.Log) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(settings.Level)); err != nil {
-		return nil, fmt.Errorf("log.level: %w", err)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	if settings.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return slog.New(slog.NewTextHandler(w, options)), nil
 }

@@ -35,10 +35,11 @@ func (c *serveCmd) Run(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	logger, err := newLogger(inv.err, loaded.Log)
+	logger, end, err := newServiceLogger(inv.ctx, inv.err, loaded.Log)
 	if err != nil {
 		return err
 	}
+	defer end()
 	logger.Info("starting", "version", thisBuild().version, "brokers", loaded.Kafka.Brokers)
 	if limit := memlimit.Set(); limit > 0 {
 		logger.Info("the container bounds memory: the heap is kept below nine tenths of that (set GOMEMLIMIT to choose)", "bytes", limit)

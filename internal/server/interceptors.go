@@ -178,11 +178,11 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req, resp 
 	if !logger.Enabled(ctx, level) {
 		return
 	}
-	attrs := []slog.Attr{
+	var room [12]slog.Attr
+	attrs := append(room[:0],
 		slog.String("method", method), slog.String("code", codeName(code)),
 		slog.String("protocol", protocolOf(ctx)), slog.String("request_id", requestIDOf(ctx)),
-		slog.Duration("duration", took),
-	}
+		slog.Duration("duration", took))
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		attrs = append(attrs, slog.String("peer", p.Addr.String()))
 	}
@@ -202,7 +202,10 @@ func logCall(ctx context.Context, logger *slog.Logger, method string, req, resp 
 			attrs = append(attrs, slog.String("cause", cause))
 		}
 	}
-	logger.LogAttrs(ctx, level, "call", attrs...)
+	// Not by LogAttrs, which finds out for each line where in the program it was called.
+	line := slog.NewRecord(time.Now(), level, "call", 0)
+	line.AddAttrs(attrs...)
+	_ = logger.Handler().Handle(ctx, line)
 	if logger.Enabled(ctx, slog.LevelDebug) && (keys != nil || err != nil) {
 		const most = 10
 		logger.LogAttrs(ctx, slog.LevelDebug, "call: what was asked", slog.String("request_id", requestIDOf(ctx)),
