@@ -221,7 +221,7 @@ How to read it: a figure is the median of %d rounds of %v (at most three in sect
 least and the greatest. What is compared takes turns, round after round; a ratio is coordsvc's figure divided by the other's, round
 by round, and then the median. Every answer was compared with what the brokers said of that key when asked one by one. Servers are processes of their own, and their CPU is theirs alone; the
 callers, the stub brokers and, where Kafka is real, its brokers share the same cores with them. coordsvc ran with its default
-settings but for `+"`log.level: warn`"+`, since nothing that it is compared with logs a line a call (section 5 has the cost of that line);
+settings but for `+"`log.level: warn`"+`, since nothing that it is compared with logs a line a call (sections 3 and 5 have the cost of that line);
 `+"`admin.pprof`"+`, which costs nothing until it is asked; and, in section 6, a higher `+"`limits.max-calls-in-flight`"+`. The requests
 to Kafka are counted by each service itself, coordsvc's by its metrics.
 

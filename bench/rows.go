@@ -103,11 +103,12 @@ func (b *bench) callers(c *cluster, callers int) error {
 	direct := t.direct("direct kgo clients", callers, false)
 	noop := t.service(noopService, connectionsOfCallers)
 	single := t.oneThread(connectionsOfCallers)
+	logged := t.coordsvc("coordsvc, log.level info", connectionsOfCallers)
 	if t.err != nil {
 		return t.err
 	}
 	l := b.load(callers, 1)
-	r, err := b.compare(fmt.Sprintf("%d callers, one key", callers), c, l, c.keyset, ours, kadm, kgoSvc, direct, noop, single)
+	r, err := b.compare(fmt.Sprintf("%d callers, one key", callers), c, l, c.keyset, ours, kadm, kgoSvc, direct, noop, single, logged)
 	if err != nil {
 		return err
 	}
@@ -147,6 +148,8 @@ func (b *bench) callers(c *cluster, callers int) error {
 	for _, f := range []figure{keysPerSecond, serverCPU} {
 		add(compared("GOMAXPROCS=1: "+string(f), ours.name, r.of(single, f), r.of(ours, f)))
 	}
+	add(compared("log.level info, a line a call: "+string(keysPerSecond), kadm.name, r.of(logged, keysPerSecond), r.of(kadm, keysPerSecond)))
+	add(compared("log.level info, a line a call: "+string(serverCPU), ours.name, r.of(logged, serverCPU), r.of(ours, serverCPU)))
 	for _, f := range []figure{p50, p99} {
 		add(compared(string(f), kadm.name, r.of(ours, f), r.of(kadm, f)))
 	}
