@@ -15,7 +15,9 @@
 //	pulse.go      when a broker was last heard, and whether it owes an answer
 //	retire.go     why a connection is no longer used; the counters
 //	lease.go      a connection lent to a caller
-//	conn.go       one connection: pipelined exchange, deadlines, when it is broken
+//	conn.go       one connection
+//	exchange.go   requests are written and answers read on it, pipelined
+//	wait.go       how long an answer is waited for, and what it means that none comes
 //	frame.go      size-prefixed frames, and what is no Kafka at all
 //	peek_*.go     whether an idle connection is still open
 //	establish.go  the steps that make a connection ready
