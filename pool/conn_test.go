@@ -714,8 +714,10 @@ func (c *expiringConn) SetDeadline(t time.Time) error {
 }
 
 func (c *expiringConn) SetReadDeadline(t time.Time) error {
-	c.end()
-	<-c.expired
+	if c.end != nil {
+		c.end()
+		<-c.expired
+	}
 	return c.Conn.SetReadDeadline(t)
 }
 
@@ -724,16 +726,19 @@ func TestContextThatEndsAmidAsk(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {
 		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
 		ctx, cancel := context.WithCancel(t.Context())
+		var nc *expiringConn
 		c := newCluster(t, network, kafkatest.Addrs(stub), func(cfg *Config) {
 			dial := cfg.Dial
 			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				nc, err := dial(ctx, network, addr)
-				return &expiringConn{nc, cancel, make(chan struct{})}, err
+				raw, err := dial(ctx, network, addr)
+				nc = &expiringConn{Conn: raw, expired: make(chan struct{})}
+				return nc, err
 			}
 		})
 		stub.On(findCoordinator, kafkatest.Silent)
 		lease := acquire(t, c)
 		defer lease.Release()
+		nc.end = cancel
 		began := time.Now()
 		leave := toldLimit{t.Context(), began.Add(5 * time.Second)}
 		err := ask(ctx, leave, lease, &kafkawire.FindCoordinatorRequest{Keys: []string{"group"}}, &kafkawire.FindCoordinatorResponse{}, 6)
@@ -792,4 +797,26 @@ func TestCallerWhoLeavesAmidTheWrite(t *testing.T) {
 			require.Zero(t, time.Since(began))
 		})
 	}
+}
+
+// A write that does not end leaves half of the time for another broker.
+func TestBrokerThatDoesNotRead(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		c := newCluster(t, network, kafkatest.Addrs(stub), func(c *Config) { c.RequestTimeout = 3 * time.Second })
+		lease := acquire(t, c)
+		defer lease.Release()
+		stub.Pause()
+		defer stub.Resume()
+		keys := make([]string, 20)
+		for i := range keys {
+			keys[i] = strings.Repeat("k", 30_000)
+		}
+		began := time.Now()
+		err := ask(t.Context(), toldLimit{t.Context(), began.Add(time.Second)}, lease, &kafkawire.FindCoordinatorRequest{Keys: keys}, &kafkawire.FindCoordinatorResponse{}, 6)
+		require.Equal(t, Timeout, KindOf(err))
+		require.ErrorContains(t, err, "the broker does not read what it is sent")
+		require.Equal(t, 1500*time.Millisecond, time.Since(began))
+		require.NotNil(t, c.Brokers()[0].LastError)
+	})
 }

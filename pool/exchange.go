@@ -169,9 +169,12 @@ func (c *conn) flush(key kafkawire.APIKey, v kafkawire.Version) error {
 	err := c.arm(false)
 	if err == nil {
 		_, err = c.nc.Write(c.out)
+		if err != nil && isTimeout(err) && c.ctx.Err() == nil {
+			err = errUnread
+		}
 	}
 	if err == nil {
-		err = c.hasten()
+		err = c.awaitAnswer()
 	}
 	if err != nil {
 		return c.lost(key, v, err)

@@ -30,6 +30,11 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.nc.Read(p)
 }
 
+// errUnread says that a write did not end in its time. What is written in part cannot be
+// left, so it has half of the time that there is for the answer: then another broker can be
+// asked.
+var errUnread = errors.New("the broker does not read what it is sent")
+
 // arm sets the deadline for a write, or for the answer awaited.
 func (c *conn) arm(reading bool) error {
 	if !c.resumed {
@@ -45,6 +50,8 @@ func (c *conn) arm(reading bool) error {
 	c.armed, c.ends = true, deadline
 	if reading {
 		deadline = c.staying()
+	} else {
+		deadline = c.since.Add(c.ends.Sub(c.since) / 2)
 	}
 	if err := c.nc.SetDeadline(deadline); err != nil {
 		return err
@@ -69,14 +76,12 @@ func (c *conn) staying() time.Time {
 	return c.ends
 }
 
-// hasten has the wait for the answer to what was written end when the caller leaves.
-func (c *conn) hasten() error {
-	if by := c.staying(); c.leaves {
-		if err := c.nc.SetReadDeadline(by); err != nil {
-			return err
-		}
+// awaitAnswer sets the deadline for the answer to what was written.
+func (c *conn) awaitAnswer() error {
+	if err := c.nc.SetReadDeadline(c.staying()); err != nil {
+		return err
 	}
-	if c.leave.Err() != nil { // before a deadline was set that has overwritten the one of nudge
+	if c.leave.Err() != nil { // before that, which has overwritten the deadline of nudge
 		if err := c.nc.SetReadDeadline(time.Unix(1, 0)); err != nil {
 			return err
 		}
@@ -94,6 +99,8 @@ func (c *conn) lost(key kafkawire.APIKey, v kafkawire.Version, err error) error 
 		return c.broken
 	case errors.As(err, &wrong):
 		return c.fail(NotKafka, key, v, err)
+	case errors.Is(err, errUnread):
+		return c.fail(Timeout, key, v, err)
 	case isTimeout(err) && (c.byCtx || c.ctx.Err() != nil):
 		return c.fail(Timeout, key, v, fmt.Errorf("no answer before the caller's deadline%s: %w", c.partly(), context.DeadlineExceeded))
 	case isTimeout(err):

@@ -48,7 +48,7 @@ func (f *flight) exchange(acquired error) (results []Result, again bool) {
 		lost := dropLostSession(lease, results)
 		return results, doubtRefusals(lease, results) || lost
 	}
-	lost := Result{Err: exchangeFailure(err, lease.Addr(), f.times.ends.Sub(f.times.began)), AnsweredBy: ""}
+	lost := Result{Err: exchangeFailure(err, lease.Addr(), time.Since(f.times.began)), AnsweredBy: ""}
 	results = append(results, repeat(lost, len(f.asks)-len(results))...)
 	return results, lost.Err.Reason == ReasonBrokerUnreachable || q.furtherAsks(lost.Err) > 0
 }

@@ -92,11 +92,11 @@ func acquireFailure(err error) Result {
 }
 
 // exchangeFailure is the outcome of the keys whose answers did not come.
-func exchangeFailure(err error, addr string, patience time.Duration) *LookupError {
+func exchangeFailure(err error, addr string, waited time.Duration) *LookupError {
 	var e *pool.Error
 	switch {
 	case pool.KindOf(err) == pool.Timeout:
-		return failure(ReasonDeadlineExceeded, fmt.Sprintf("%s did not answer within %v", addr, patience.Round(time.Millisecond)))
+		return failure(ReasonDeadlineExceeded, fmt.Sprintf("%s did not answer within %v", addr, waited.Round(10*time.Millisecond)))
 	case errors.As(err, &e):
 		return &LookupError{Contract: contractOf(e), Detail: err.Error()}
 	}

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,6 +108,22 @@ func TestPausedBrokerIsNotWaitedForLong(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A broker that does not read either leaves time to ask another: what was written to it in
+// part cannot be waited for.
+func TestPausedBrokerAndARequestThatFillsTheSocket(t *testing.T) {
+	inSim(t, 2, "4.4.0", service.FinderConfig{}, func(r *rig) {
+		keys := keysOf(300, strings.Repeat("k", 3_000))
+		r.stubs[0].Pause()
+		for range 3 {
+			start := time.Now()
+			r.found(r.find(5*time.Second, keys...))
+			require.LessOrEqual(t, time.Since(start), 2700*time.Millisecond, "half of the time, and the pause before the next attempt")
+		}
+		r.stubs[0].Resume()
+		r.found(r.find(5*time.Second, keys...))
+	})
 }
 
 // Where a broker answers key by key and does not get done in time, what it has said is

@@ -63,6 +63,7 @@ type Stub struct {
 	onConnect   func(*Conn)
 	sasl        *SASL
 	conns       map[*Conn]struct{}
+	paused      chan struct{} // closed when the stub goes on; nil: it is not paused
 	accepted    int
 	mostOpen    int
 	requests    []*Request
@@ -234,6 +235,41 @@ func (s *Stub) Up() {
 	s.listener, s.addr = listener, listener.Addr().String()
 	s.sessions.Add(1)
 	go s.accept(listener)
+}
+
+// Pause has the stub stop as a process does that is stopped (SIGSTOP): connections are
+// accepted, but nothing more is read or answered until Resume.
+func (s *Stub) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused == nil {
+		s.paused = make(chan struct{})
+	}
+}
+
+// Resume ends Pause.
+func (s *Stub) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused != nil {
+		close(s.paused)
+		s.paused = nil
+	}
+}
+
+// awaitResume waits while the stub is paused, or until done is closed.
+func (s *Stub) awaitResume(done <-chan struct{}) {
+	for {
+		paused := read(s, func() chan struct{} { return s.paused })
+		if paused == nil {
+			return
+		}
+		select {
+		case <-paused:
+		case <-done:
+			return
+		}
+	}
 }
 
 // Disconnect resets all connections; the stub goes on listening.

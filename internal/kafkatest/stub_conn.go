@@ -61,6 +61,7 @@ func (c *Conn) answerAll() {
 	for {
 		select {
 		case r := <-c.queue:
+			c.stub.awaitResume(c.done)
 			c.stub.answer(r)
 		case <-c.done:
 			return
@@ -68,9 +69,17 @@ func (c *Conn) answerAll() {
 	}
 }
 
+// pausing reads from a connection while its stub is not paused.
+type pausing struct{ c *Conn }
+
+func (p pausing) Read(b []byte) (int, error) {
+	p.c.stub.awaitResume(p.c.done)
+	return p.c.raw.Read(b)
+}
+
 func (c *Conn) read() (*Request, error) {
 	var size [4]byte
-	if _, err := io.ReadFull(c.raw, size[:]); err != nil {
+	if _, err := io.ReadFull(pausing{c}, size[:]); err != nil {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(size[:])
@@ -78,7 +87,7 @@ func (c *Conn) read() (*Request, error) {
 		return nil, io.ErrShortBuffer
 	}
 	frame := make([]byte, n)
-	if _, err := io.ReadFull(c.raw, frame); err != nil {
+	if _, err := io.ReadFull(pausing{c}, frame); err != nil {
 		return nil, err
 	}
 	return c.parse(frame)
