@@ -876,3 +876,26 @@ func TestResetTakesWhatIsNotCountedYet(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// A broker that ends every connection with its first lookup is not dialled for each lookup.
+func TestBrokerThatServesNoLookup(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.On(findCoordinator, func(r *kafkatest.Request) { r.Conn.Close() })
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		calls := 0
+		for began := time.Now(); time.Since(began) < 20*time.Second; calls++ {
+			_, err := use(t.Context(), c, "group")
+			require.Equal(t, Unreachable, KindOf(err))
+			require.ErrorContains(t, err, "the broker closed the connection instead of answering")
+			time.Sleep(5 * time.Millisecond)
+		}
+		require.Greater(t, calls, 1_000)
+		require.Less(t, stub.Accepted(), 60, "dials, for %d calls", calls)
+
+		stub.On(findCoordinator, nil)
+		time.Sleep(2 * time.Second)
+		_, err := use(t.Context(), c, "group")
+		require.NoError(t, err)
+	})
+}

@@ -24,6 +24,7 @@ type conn struct {
 	certified bool // a client certificate is offered
 	ready     bool // all steps to it are done
 	served    bool // anything but ApiVersions was answered
+	useful    bool // a lookup was answered
 	doubted   bool // the broker may take the session for ended
 	onClose   func(*conn)
 
@@ -50,8 +51,8 @@ type conn struct {
 	since   time.Time       // when the wait for that answer began
 	silence time.Duration   // how long it had lasted when the connection broke
 
-	// By the cluster's clock: when it was made, when it is too old, since when it is idle.
-	created, expires, idle int64
+	// By the cluster's clock: when it was made and ready, when it is too old, since when it is idle.
+	created, readied, expires, idle int64
 
 	epoch int64 // of the broker's pool when the dial began
 

@@ -78,5 +78,6 @@ func (e *endpoint) ready(c *conn) {
 	c.timeout = e.cfg.RequestTimeout
 	c.maxFrame = maxFrame
 	c.expires = c.created + int64((0.9+0.1*rand.Float64())*float64(e.cfg.MaxLifetime))
-	c.idle = e.pulse.clock.now()
+	c.readied = e.pulse.clock.now()
+	c.idle = c.readied
 }

@@ -234,6 +234,7 @@ func (c *conn) answer(resp kafkawire.Response, v kafkawire.Version, id int32, al
 		return c.fail(InvalidAnswer, key, v, err)
 	}
 	c.served = c.served || key != kafkawire.APIKeyAPIVersions
+	c.useful = c.useful || key == kafkawire.APIKeyFindCoordinator
 	return nil
 }
 

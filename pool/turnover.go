@@ -168,8 +168,17 @@ func (c *Cluster) lookupFailed(b *broker, cn *conn, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.punish(c.clock.at(cn.since), c.clock.now())
+	now := c.clock.now()
+	b.punish(c.clock.at(cn.since), now)
+	if again := int(b.strikes.Load()) - 1; again > 0 && KindOf(err) == Unreachable && stillborn(cn, now) && now >= b.retryAt {
+		b.retryAt = now + int64(jittered(doubled(backoffBase, again, backoffCap)))
+	}
 }
+
+// stillborn recognises a connection that was made a moment ago and ended with its first
+// lookup. Where that comes again and again (Kafka before 0.8.2 does so) the broker is left
+// alone for a while like one that cannot be connected to, or each lookup would cost a dial.
+func stillborn(cn *conn, now int64) bool { return !cn.useful && now-cn.readied < int64(time.Second) }
 
 // exchangeFailed draws the consequences of a failed exchange, and reports whether
 // the broker is to blame: it is not for a refusal of the encoder, for our own end, or
