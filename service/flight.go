@@ -15,6 +15,9 @@ const (
 	// chunkBytes is how many bytes of keys begin the last key of a flight: group ids
 	// have a few dozen bytes each, but may have 32,767.
 	chunkBytes = 1 << 20
+	// socketBytes is how many bytes of keys are written without waiting for the broker:
+	// less than a new socket's send buffer has room for.
+	socketBytes = 16 << 10
 	// yields is how often a flight lets others run before it takes its keys. Under load
 	// it is woken together with callers who are about to ask; first those whom the last
 	// answer woke, then those whom the network did.
@@ -87,17 +90,29 @@ func (q *queue) flyAlong(leave context.Context) {
 		return
 	}
 	f := q.depart(lease)
-	f.leave = leave
-	results, again := f.exchange(nil)
-	f.leave = nil
-	if f.left == nothingLeft {
-		f.arrive(results, again)
-		return
+	if f.writesAtOnce() {
+		f.leave = leave
+		results, again := f.exchange(nil)
+		f.leave = nil
+		if f.left == nothingLeft {
+			f.arrive(results, again)
+			return
+		}
 	}
 	go func() {
 		results, again := f.exchange(nil)
 		f.arrive(results, again)
 	}()
+}
+
+// writesAtOnce reports whether the socket takes the request even if the broker reads
+// nothing: a caller cannot leave while it is written.
+func (f *flight) writesAtOnce() bool {
+	bytes := 0
+	for _, a := range f.asks {
+		bytes += len(a.key)
+	}
+	return bytes <= socketBytes
 }
 
 // depart takes the keys of a flight.

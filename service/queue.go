@@ -48,7 +48,8 @@ type queue struct {
 const (
 	// hold is the longest that a key waits for others' requests to land.
 	hold = 5 * time.Millisecond
-	// maxFlights bounds the flights of a key type; the pool bounds what they use.
+	// maxFlights bounds the flights of a key type, but for those that are late: they would
+	// leave no room for the flights that ask another broker. The pool bounds them all.
 	maxFlights = 64
 	// mostAvoided bounds how many flights to the broker that it avoids a turn lets go.
 	mostAvoided = 3
@@ -218,7 +219,7 @@ func (a *ask) live() bool {
 // dispatch starts the flights that the open batch asks for now. The mutex is held.
 func (q *queue) dispatch() {
 	chunk := q.f.cfg.ChunkKeys
-	for !q.closed && q.flights < maxFlights {
+	for !q.closed && q.flights-q.late < maxFlights {
 		unclaimed := len(q.open) - q.acquiring*chunk
 		if unclaimed <= 0 {
 			return
@@ -259,7 +260,7 @@ func (q *queue) holdEnded() {
 	if q.closed || len(q.open) == 0 {
 		return
 	}
-	if q.acquiring < maxAcquiring && q.flights < maxFlights {
+	if q.acquiring < maxAcquiring && q.flights-q.late < maxFlights {
 		q.launch()
 	}
 	q.armHold()

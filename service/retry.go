@@ -40,8 +40,11 @@ func (q *queue) handOver(asks []*ask, results []Result, addr string, elsewhere b
 		case r.Err == nil, r.Err.Reason == ReasonShuttingDown, !r.Err.Retriable && !further:
 			a.settle(r)
 			continue
-		case elsewhere:
-			continue // that has a better word on it
+		case elsewhere: // what comes of that decides, but it may be silence
+			if r.Err.Kafka {
+				a.note(r)
+			}
+			continue
 		case further:
 			a.askedAnew++
 		}

@@ -213,3 +213,49 @@ func TestCloseWhileASlowBrokerIsWaitedFor(t *testing.T) {
 		require.Equal(t, service.ReasonShuttingDown, results[0].Err.Reason)
 	}, func(_ *rig, c *pool.Config) { c.MaxConnectionsPerBroker = 2 })
 }
+
+// A caller leaves in time also while its own request is written, to a broker that does
+// not read.
+func TestCallerLeavesARequestThatFillsTheSocket(t *testing.T) {
+	inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {
+		keys := keysOf(300, strings.Repeat("k", 3_000))
+		r.stubs[0].Pause()
+		start := time.Now()
+		r.find(100*time.Millisecond, keys...)
+		require.Equal(t, 100*time.Millisecond, time.Since(start))
+		r.stubs[0].Resume()
+		r.found(r.find(5*time.Second, keys...))
+	})
+}
+
+// What brokers say late is told, though the keys are asked elsewhere by then, where none
+// says more until the deadline.
+func TestWhatIsSaidLateIsTold(t *testing.T) {
+	for _, release := range []string{"2.4.1", "4.4.0"} {
+		t.Run(release, func(t *testing.T) {
+			inSim(t, 3, release, service.FinderConfig{}, func(r *rig) {
+				r.on(kafkatest.After(1500*time.Millisecond, kafkatest.Fail(kafkawire.ErrCoordinatorLoadInProgress)))
+				results := r.find(5*time.Second, "key")
+				require.Equal(t, kafkawire.ErrCoordinatorLoadInProgress, results[0].Err.Code)
+			})
+		})
+	}
+}
+
+// As many flights as there may be are stuck: their keys are asked elsewhere all the same.
+func TestStuckFlightsLeaveRoomForOthers(t *testing.T) {
+	inSim(t, 40, "4.4.0", service.FinderConfig{ChunkKeys: 1}, func(r *rig) {
+		r.on(kafkatest.After(50*time.Millisecond, kafkatest.Default))
+		r.found(r.find(30*time.Second, keysOf(1000, "warm")...)) // a connection for each flight
+		r.on(kafkatest.After(20*time.Millisecond, kafkatest.Default))
+		for _, s := range r.stubs[1:] {
+			s.Pause()
+		}
+		start := time.Now()
+		r.found(r.find(30*time.Second, keysOf(400, "key")...))
+		require.LessOrEqual(t, time.Since(start), 3*time.Second)
+		for _, s := range r.stubs {
+			s.Resume()
+		}
+	})
+}
