@@ -35,9 +35,11 @@ func (b *bench) bulkBatched(c *cluster) error {
 	if err != nil {
 		return err
 	}
+	b.bulkKeyCost = r.of(k.ours, brokersCPU).median()
 	add := b.report.section("4", "Bulk, many keys a request ("+c.name+")")
 	add(b.judged(c, k.ours, b.load(4, 1000), compared("4 callers, 1,000 keys: keys/s", kadmService, r.of(k.ours, keysPerSecond), r.of(k.svc, keysPerSecond)).aims(atLeast(1.2),
-		"the brokers: they use most of the cores, and as much a key for either. "+r.budget(k.ours, k.svc)+". "+r.free(k.svc),
+		"the brokers: they use most of the cores, and as much a key for either. "+r.budget(k.ours, k.svc)+". "+r.free(k.svc)+
+			"; callers that ask Kafka themselves, with no service at all, come to "+number(r.of(k.direct, keysPerSecond).over(r.of(k.svc, keysPerSecond)).median()),
 		"cores of their own for the brokers")))
 	add(compared("4 callers, 1,000 keys: keys/s", "direct kadm", r.of(k.ours, keysPerSecond), r.of(k.direct, keysPerSecond)))
 	add(compared("4 callers, 1,000 keys: service CPU, µs a key", kadmService, r.of(k.ours, serverCPU), r.of(k.svc, serverCPU)))

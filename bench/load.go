@@ -204,6 +204,11 @@ func (r results) budget(ours, theirs *contender) string {
 		append(of(ours), of(theirs)...)...)
 }
 
+// total is the time of the machine's cores for a key, idle or not.
+func (r results) total(x *contender) series {
+	return r.of(x, serverCPU).plus(r.of(x, brokersCPU)).plus(r.of(x, callersCPU)).plus(r.of(x, idleCPU))
+}
+
 // free is a sentence on how much faster than x a service would be that took no CPU
 // time at all, where the brokers and the callers need the same.
 func (r results) free(x *contender) string {

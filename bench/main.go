@@ -78,7 +78,9 @@ type bench struct {
 	program  string // the coordsvc binary
 	scaling  string // file to write the table of several instances into
 	report   *report
-	began    time.Time
+	// bulkKeyCost is the brokers' CPU time for a key that shares a request with hundreds, in microseconds; 0 if it was not measured.
+	bulkKeyCost float64
+	began       time.Time
 }
 
 func (b *bench) progress(format string, args ...any) {

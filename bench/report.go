@@ -229,6 +229,7 @@ to Kafka are counted by each service itself, coordsvc's by its metrics.
 - **kadm service**, **kgo service**: the same API as a developer would write it in an afternoon, over
   [kadm](https://pkg.go.dev/github.com/twmb/franz-go/pkg/kadm) and over plain kgo of franz-go.
 - **direct kgo**, **direct kadm**: no service; each caller has a client of its own.
+- **no-op gRPC, then direct kgo**: each caller makes both calls itself, one after the other: the parts of a lookup without the service that joins them.
 - **raw connection**: bytes prepared and read by hand on one connection, 500 keys a request or one, pipelined: the limit.
 - **stub brokers**: brokers that cost next to nothing, for what Java must not limit.
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 )
 
@@ -99,6 +100,24 @@ func (t *team) service(kind string, connections int) *contender {
 		want = &noopAnswer
 	}
 	return t.overGRPC(x, connections, want)
+}
+
+// inTurn is each caller asking the first, then the second: what the parts of a lookup
+// through a service cost a caller who makes them one by one.
+func (t *team) inTurn(first, second *contender) *contender {
+	if t.err != nil {
+		return nil
+	}
+	return t.add(&contender{
+		name: "no-op gRPC, then direct kgo",
+		ask: func(ctx context.Context, caller int, q *keyset) error {
+			if err := first.ask(ctx, caller, q); err != nil {
+				return err
+			}
+			return second.ask(ctx, caller, q)
+		},
+		count: second.count,
+	}, func() {}, nil)
 }
 
 func (t *team) direct(name string, callers int, overKadm bool) *contender {
