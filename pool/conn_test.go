@@ -727,14 +727,10 @@ func TestContextThatEndsAmidAsk(t *testing.T) {
 		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
 		ctx, cancel := context.WithCancel(t.Context())
 		var nc *expiringConn
-		c := newCluster(t, network, kafkatest.Addrs(stub), func(cfg *Config) {
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				raw, err := dial(ctx, network, addr)
-				nc = &expiringConn{Conn: raw, expired: make(chan struct{})}
-				return nc, err
-			}
-		})
+		c := newCluster(t, network, kafkatest.Addrs(stub), wrapping(func(raw net.Conn) net.Conn {
+			nc = &expiringConn{Conn: raw, expired: make(chan struct{})}
+			return nc
+		}))
 		stub.On(findCoordinator, kafkatest.Silent)
 		lease := acquire(t, c)
 		defer lease.Release()
@@ -778,14 +774,10 @@ func TestCallerWhoLeavesAmidTheWrite(t *testing.T) {
 		simulated(t, func(t *testing.T, network *kafkatest.Network) {
 			stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
 			var nc *leftConn
-			c := newCluster(t, network, kafkatest.Addrs(stub), func(cfg *Config) {
-				dial := cfg.Dial
-				cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-					raw, err := dial(ctx, network, addr)
-					nc = &leftConn{Conn: raw, left: make(chan struct{})}
-					return nc, err
-				}
-			})
+			c := newCluster(t, network, kafkatest.Addrs(stub), wrapping(func(raw net.Conn) net.Conn {
+				nc = &leftConn{Conn: raw, left: make(chan struct{})}
+				return nc
+			}))
 			stub.On(findCoordinator, kafkatest.Silent)
 			lease := acquire(t, c)
 			defer lease.Release()

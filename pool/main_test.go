@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,20 @@ func newCluster(t testing.TB, network *kafkatest.Network, bootstrap []string, ad
 		assertCounts(t, c)
 	})
 	return c
+}
+
+// wrapping has what is dialled replaced.
+func wrapping(replace func(net.Conn) net.Conn) func(*Config) {
+	return func(cfg *Config) {
+		dial := cfg.Dial
+		cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return replace(nc), nil
+		}
+	}
 }
 
 // assertCounts checks that nothing is left in use, in our count and in puddle's.

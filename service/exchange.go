@@ -57,11 +57,11 @@ func (f *flight) exchange(acquired error) (results []Result, again bool) {
 // results are those so far.
 func (f *flight) ask(ctx context.Context) (results []Result, err error) {
 	v := f.lease.FindCoordinatorVersion()
-	if v >= batchVersion && f.singles == nil {
+	if v >= batchVersion && f.left != leftSingles && f.singles == nil {
 		if results, err = f.askBatch(ctx, v); err != nil || !oneKeyMayHaveFailedAll(results) {
 			return results, err
 		}
-		f.left, f.singles = leftSingles, new(singles)
+		f.left = leftSingles
 		if f.leave != nil {
 			return nil, nil
 		}

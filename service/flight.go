@@ -142,25 +142,25 @@ func (f *flight) addr() string {
 	return f.lease.Addr()
 }
 
-// arrive hands over the outcomes. What is to be asked again waits in another goroutine,
-// so that this one may be a caller's.
+// arrive hands over the outcomes.
 func (f *flight) arrive(results []Result, again bool) {
 	q := f.q
 	f.done(results)
 	if f.lease != nil {
 		f.lease.Release()
 	}
-	addr := f.addr()
-	retries := q.land(f.asks[f.landed:], results[f.landed:], addr, f.elsewhere)
+	retries := q.land(f.asks[f.landed:], results[f.landed:], f.addr(), f.elsewhere)
 	f.memory.giveBack()
-	if len(retries) == 0 {
-		q.f.flights.Done()
-		return
+	f.retry(retries, again)
+	q.f.flights.Done()
+}
+
+// retry has the asks asked again, if there are any: in another goroutine, since it waits
+// and this one may be a caller's.
+func (f *flight) retry(asks []*ask, again bool) {
+	if len(asks) > 0 {
+		f.q.f.flights.Go(func() { f.q.retry(asks, f.addr(), again) })
 	}
-	go func() {
-		defer q.f.flights.Done()
-		q.retry(retries, addr, again)
-	}()
 }
 
 // capacity is how many keys a flight takes: a chunk, or so many one-key requests

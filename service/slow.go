@@ -69,20 +69,13 @@ func (f *flight) tire(results []Result) {
 
 // handOver hands over the outcomes so far.
 func (f *flight) handOver(results []Result) {
-	q, addr := f.q, f.addr()
 	results = results[f.landed:]
 	doubtRefusals(f.lease, results)
-	q.mu.Lock()
-	retries := q.handOver(f.asks[f.landed:f.landed+len(results)], results, addr, f.elsewhere)
-	q.mu.Unlock()
+	f.q.mu.Lock()
+	retries := f.q.handOver(f.asks[f.landed:f.landed+len(results)], results, f.addr(), f.elsewhere)
+	f.q.mu.Unlock()
 	f.landed += len(results)
-	if len(retries) > 0 {
-		q.f.flights.Add(1)
-		go func() {
-			defer q.f.flights.Done()
-			q.retry(retries, addr, false)
-		}()
-	}
+	f.retry(retries, false)
 }
 
 // stay is the context of those who wait for an answer: it ends when the caller leaves in
