@@ -17,9 +17,9 @@ const (
 	// refreshInterval is how often the view is refreshed, moved by up to a fifth.
 	refreshInterval = 30 * time.Second
 	// A broker that leaves the view is most often restarted, and a cluster that could not
-	// be asked may be starting, so the view is refreshed every refreshUnsettled for
-	// unsettledFor afterwards: Metadata does not name a broker that is away, and a
-	// broker that it does not name is not dialled.
+	// be asked, or not until now, may be starting, so the view is refreshed every
+	// refreshUnsettled for unsettledFor afterwards: Metadata does not name a broker that
+	// is away, and a broker that it does not name is not dialled.
 	refreshUnsettled = 3 * time.Second
 	unsettledFor     = 10 * time.Minute
 	// refreshPause is the least time between refreshes, in trouble too.
@@ -123,8 +123,9 @@ func (c *Cluster) brokersOfAny() (resp *kafkawire.MetadataResponse, asked bool, 
 }
 
 // apply makes the brokers of the answer those that are used, and reports whether
-// others are expected: one has left, or none was named. An answer without any is that
-// of a broker that has just started, and is ignored otherwise. c.mu is held.
+// others are expected: one has left, or none was named, or this is the first answer,
+// which does not tell who is away. An answer without any is that of a broker that has
+// just started, and is ignored otherwise. c.mu is held.
 func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	named := make(map[*broker]bool, len(resp.Brokers))
 	for i := range resp.Brokers {
@@ -144,9 +145,9 @@ func (c *Cluster) apply(resp *kafkawire.MetadataResponse) bool {
 	if len(named) == 0 {
 		return true
 	}
-	left := slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.discovered && !named[b] })
+	expected := c.discovered == 0 || slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.discovered && !named[b] })
 	c.keepOnly(named)
-	return left
+	return expected
 }
 
 // dialable reports whether the broker has an address that something can listen on, and

@@ -240,6 +240,30 @@ func TestBrokerThatLeftIsLookedForOften(t *testing.T) {
 	})
 }
 
+// A broker that is away when the first view is taken is used within seconds of its
+// return, whether its address was given or not.
+func TestBrokerThatIsAwayAtFirstIsLookedForOften(t *testing.T) {
+	for _, given := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d addresses given", given), func(t *testing.T) {
+			simulated(t, func(t *testing.T, network *kafkatest.Network) {
+				stubs := kafkatest.NewStubs(t, 2, kafkatest.StubConfig{Network: network})
+				stubs[0].SetBrokers(stubs[0].Broker())
+				stubs[1].Down()
+				c := newCluster(t, network, kafkatest.Addrs(stubs[:given]...))
+				c.Start()
+				time.Sleep(time.Minute)
+				require.Equal(t, stubs[0].Addr(), brokersByNode(c)[1])
+
+				stubs[0].SetBrokers(stubs[0].Broker(), stubs[1].Broker())
+				stubs[1].Up()
+				time.Sleep(refreshUnsettled * 6 / 5)
+				require.Equal(t, map[int32]string{1: stubs[0].Addr(), 2: stubs[1].Addr()}, brokersByNode(c))
+				require.Equal(t, 1, stubs[1].Open())
+			})
+		})
+	}
+}
+
 // A cluster that was away as a whole, or not there yet, comes one broker after the other:
 // the first one names itself alone.
 func TestClusterThatComesBackIsLookedAtOften(t *testing.T) {

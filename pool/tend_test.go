@@ -44,7 +44,10 @@ func TestReady(t *testing.T) {
 				c := newCluster(t, network, kafkatest.Addrs(stub), adjust)
 				require.False(t, c.Ready(), "before anything has answered")
 				c.Start()
-				for range 600 { // pings keep it so without traffic
+				for second := range 1200 { // pings keep it so without traffic
+					if second == int(unsettledFor/time.Second) {
+						stub.Forget() // the view was refreshed more often until now
+					}
 					synctest.Wait()
 					require.True(t, c.Ready())
 					time.Sleep(time.Second)

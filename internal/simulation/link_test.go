@@ -100,8 +100,12 @@ type link struct {
 func (l *link) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over != "" {
-		l.w.violate("a request was written to %s on a connection after %s", l.addr, l.over)
+	over := l.over
+	if l.answers.bad && l.requests.count == l.answers.count {
+		over = noFrames
+	}
+	if over != "" {
+		l.w.violate("a request was written to %s on a connection after %s", l.addr, over)
 	}
 	place := l.w.place.Add(1)
 	l.requests.add(p, func(frame []byte) {
@@ -131,8 +135,8 @@ func (l *link) Read(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	before := l.answers.count
 	l.answers.add(p[:n], func([]byte) {})
-	if l.answers.bad { // what follows is not counted in frames
-		l.over = "bytes that are no frame came on it"
+	if l.answers.bad && l.answers.count == before { // else they lie behind answers, which are worked off first
+		l.over = noFrames
 	}
 	owed := l.requests.count > l.answers.count
 	if l.over == givenUp && l.answers.count > before {
@@ -147,6 +151,10 @@ func (l *link) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// noFrames is why a connection is over that had something else to read: what follows is
+// not counted in frames.
+const noFrames = "bytes that are no frame came on it"
 
 // givenUp is why a connection is over where an answer was not waited for to the end.
 const givenUp = "an answer was given up on it"
