@@ -128,6 +128,37 @@ func TestDiscoveredAddressesThatCannotBeReached(t *testing.T) {
 	}
 }
 
+// Where the bootstrap addresses are what serves, one that failed is connected to again
+// although another serves.
+func TestBootstrapAddressThatComesBack(t *testing.T) {
+	for name, set := range map[string]func(*kafkatest.Stub){
+		"the advertised cannot be reached": func(s *kafkatest.Stub) {
+			s.SetBrokers(kafkawire.MetadataBroker{NodeID: 1, Host: "internal-1", Port: 9092})
+		},
+		"no Metadata": func(s *kafkatest.Stub) { s.RemoveAPI(metadata) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, func(t *testing.T, network *kafkatest.Network) {
+				stubs := kafkatest.NewStubs(t, 2, kafkatest.StubConfig{Network: network})
+				set(stubs[0])
+				set(stubs[1])
+				c := newCluster(t, network, kafkatest.Addrs(stubs...))
+				c.Start()
+				time.Sleep(10 * time.Second)
+				for _, s := range stubs {
+					s.Down()
+					time.Sleep(5 * time.Second)
+					s.Up()
+					time.Sleep(2 * time.Second)
+					require.Positive(t, stubs[0].Open())
+					require.Positive(t, stubs[1].Open())
+				}
+				require.Less(t, network.Dials(stubs[0].Addr())+network.Dials(stubs[1].Addr()), 30)
+			})
+		})
+	}
+}
+
 // A broker that leaves the cluster is dialled no longer: it may come back, and would be
 // dialled by two at once.
 func TestDialsEndWhenTheBrokerLeaves(t *testing.T) {

@@ -137,8 +137,27 @@ func (c *Cluster) reach(now int64) int64 {
 }
 
 // keepsWarm reports whether a connection to the broker is kept ready at all times.
-// Bootstrap addresses are not, where discovery is to find the brokers behind them.
-func (c *Cluster) keepsWarm(b *broker) bool { return b.discovered || !c.cfg.DiscoverBrokers }
+// Bootstrap addresses are not, where discovery finds the brokers behind them; else one
+// that failed would not be tried again while another serves.
+func (c *Cluster) keepsWarm(b *broker) bool {
+	return b.discovered || !c.cfg.DiscoverBrokers || c.onBootstrap()
+}
+
+// onBootstrap reports whether the bootstrap addresses are what serves, since no broker was
+// discovered, or none of those can be connected to. c.mu is held.
+func (c *Cluster) onBootstrap() bool {
+	if d := &c.discovery; c.discovered == 0 && (d.begun == 0 || d.running) {
+		return false // there may be some in a moment
+	}
+	serves := false
+	for _, b := range c.brokers {
+		if b.discovered && (b.up || b.failures == 0) {
+			return false
+		}
+		serves = serves || b.open() > 0
+	}
+	return serves
+}
 
 // wantsPings reports whether a ping would tell something. Where all connections are
 // busy, the traffic tells it; a bootstrap address that nobody needs may idle out.
