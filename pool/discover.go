@@ -156,12 +156,14 @@ func dialable(m *kafkawire.MetadataBroker) bool {
 	return m.NodeID >= 0 && IsHost(m.Host) && m.Port >= 1 && m.Port <= 65535
 }
 
+// longestHost is RFC 1035, section 2.3.4.
+const longestHost = 255
+
 // IsHost refuses what a broker may name as a host and can be no host's name or address,
 // what JSON and protobuf could not carry, and what would be more than one word to a
 // shell script that reads it. What a broker is called beyond that is its own affair.
 func IsHost(s string) bool {
-	const longest = 255 // RFC 1035, section 2.3.4
-	if s == "" || len(s) > longest {
+	if s == "" || len(s) > longestHost {
 		return false
 	}
 	for i := range len(s) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/coordsvc/coordsvc/kafkawire"
 )
@@ -88,10 +90,16 @@ func KindOf(err error) ErrorKind {
 // causes are the errors of several brokers.
 type causes []error
 
+// causesNamed is how many of them a sentence names: each key of an answer may carry it.
+const causesNamed = 10
+
 func (c causes) Error() string {
-	texts := make([]string, len(c))
-	for i, err := range c {
-		texts[i] = err.Error()
+	texts := make([]string, 0, causesNamed+1)
+	for _, err := range c[:min(len(c), causesNamed)] {
+		texts = append(texts, err.Error())
+	}
+	if more := len(c) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(texts, "; ")
 }
@@ -107,6 +115,45 @@ func (c causes) commonKind() ErrorKind {
 		}
 	}
 	return common
+}
+
+// told is an error of a library that repeats what the peer has sent, which may be long, no
+// UTF-8, or made to move a terminal's cursor.
+type told struct {
+	error
+	text string
+}
+
+func (t *told) Error() string { return t.text }
+
+func (t *told) Unwrap() error { return t.error }
+
+// asTold makes the text of such an error fit to be shown.
+func asTold(err error) error {
+	const shown = 1000
+	text := err.Error()
+	if fit := printable(text, shown); fit != text {
+		return &told{err, fit}
+	}
+	return err
+}
+
+// printable is at most so many bytes of a text, and a few to say so, with what is not
+// printable in it as its escape.
+func printable(text string, shown int) string {
+	text = clip(text, shown)
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // ioCause strips what [Error] says already: the address and the operation.

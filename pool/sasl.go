@@ -79,7 +79,7 @@ func (a *authenticator) authenticate(ctx context.Context, c *conn) error {
 	defer cancel()
 	secret, err := a.cfg.SASL.Credential(credentialCtx)
 	if err != nil {
-		return c.refused(fmt.Errorf("no credential to authenticate with: %w", err))
+		return c.refused(fmt.Errorf("no credential to authenticate with: %w", asTold(err)))
 	}
 	if secret == "" {
 		return c.refused(errors.New("no credential to authenticate with: it is empty"))
@@ -236,6 +236,10 @@ func (s *saslExchange) words(message string) string {
 // bytes at most and three dots where it was longer.
 func Excerpt(message string) string {
 	const shown = 300
+	return clip(message, shown)
+}
+
+func clip(message string, shown int) string {
 	message = strings.ToValidUTF8(message, "?")
 	if len(message) > shown {
 		message = strings.ToValidUTF8(message[:shown], "") + "..."

@@ -69,7 +69,7 @@ func (s *scramConversation) next(challenge []byte) ([]byte, bool, error) {
 	response, err := s.steps.Step(string(challenge))
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("the broker's message is not right: %w", err)
+		return nil, false, fmt.Errorf("the broker's message is not right: %w", asTold(err))
 	case s.round == 1:
 		_, s.nonce, _ = strings.Cut(response, ",r=")
 	case s.steps.Valid():

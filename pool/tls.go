@@ -57,6 +57,7 @@ func tlsTrouble(err error, cfg *tls.Config) error {
 		name      x509.HostnameError
 		noTLS     tls.RecordHeaderError
 	)
+	err = asTold(err)
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Errorf("%s: %w", validity(invalid.Cert), err)
@@ -92,7 +93,7 @@ func issuer(cert *x509.Certificate) string {
 	if cert == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (of %q)", cert.Issuer.String())
+	return fmt.Sprintf(" (of %q)", Excerpt(cert.Issuer.String()))
 }
 
 // certificateNames lists the first names of a certificate.
@@ -111,7 +112,7 @@ func certificateNames(cert *x509.Certificate) string {
 	case len(names) > shown:
 		names = append(names[:shown:shown], "others")
 	}
-	return strings.Join(names, ", ")
+	return printable(strings.Join(names, ", "), shown*longestHost)
 }
 
 // isAlert recognises an alert of the peer, and what is no TLS any more. Package tls has
