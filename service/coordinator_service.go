@@ -75,7 +75,7 @@ func (s *CoordinatorService) GetCoordinator(ctx context.Context, req *coordsvcv1
 		return nil, keyFailure(keyType, &results[0])
 	}
 	row := &coordsvcv1.CoordinatorResult{}
-	translate(row, keyType, &results[0], coordinators{})
+	translate(row, &explainer{keyType: keyType}, &results[0], coordinators{})
 	return &coordsvcv1.GetCoordinatorResponse{Result: row}, nil
 }
 
@@ -168,22 +168,22 @@ var keyTypes = map[coordsvcv1.KeyType]kafkawire.KeyType{
 // allocation, and those of one coordinator share its message: nobody writes to it.
 func toProto(t kafkawire.KeyType, results []Result) *coordsvcv1.FindCoordinatorsResponse {
 	rows := make([]coordsvcv1.CoordinatorResult, len(results))
-	found := coordinators{}
+	found, words := coordinators{}, explainer{keyType: t}
 	resp := &coordsvcv1.FindCoordinatorsResponse{Results: make([]*coordsvcv1.CoordinatorResult, len(results))}
 	for i := range results {
 		if results[i].Err != nil {
 			resp.Failed++
 		}
-		translate(&rows[i], t, &results[i], found)
+		translate(&rows[i], &words, &results[i], found)
 		resp.Results[i] = &rows[i]
 	}
 	return resp
 }
 
-func translate(row *coordsvcv1.CoordinatorResult, t kafkawire.KeyType, r *Result, found coordinators) {
+func translate(row *coordsvcv1.CoordinatorResult, words *explainer, r *Result, found coordinators) {
 	row.Key, row.ApiVersion, row.AnsweredBy = r.Key, int32(r.APIVersion), r.AnsweredBy
 	if r.Err != nil {
-		row.Outcome = &coordsvcv1.CoordinatorResult_Error{Error: errorToProto(t, r)}
+		row.Outcome = &coordsvcv1.CoordinatorResult_Error{Error: errorToProto(r, words.message(r))}
 	} else {
 		row.Outcome = found.of(r.Coordinator)
 	}
@@ -202,11 +202,52 @@ func (known coordinators) of(c Coordinator) *coordsvcv1.CoordinatorResult_Coordi
 	return k
 }
 
-func errorToProto(t kafkawire.KeyType, r *Result) *coordsvcv1.LookupError {
+// An explainer words the errors of an answer. A gRPC client takes 4 MiB unless it is told
+// otherwise, and would lose the keys that were found with those that failed if thousands
+// of these were explained at length. So only the first are, and the first of each reason.
+type explainer struct {
+	keyType   kafkawire.KeyType
+	bytes     int // of the messages so far
+	explained map[Reason]bool
+	brief     map[briefly]string
+}
+
+type briefly struct {
+	reason     Reason
+	answeredBy string
+}
+
+// explainedBytes is how many bytes of messages an answer explains at length.
+const explainedBytes = 512 << 10
+
+func (x *explainer) message(r *Result) string {
+	if x.bytes < explainedBytes || !x.explained[r.Err.Reason] {
+		if x.explained == nil {
+			x.explained, x.brief = make(map[Reason]bool), make(map[briefly]string)
+		}
+		x.explained[r.Err.Reason] = true
+		text := r.Err.Message(x.keyType, r.Key, r.AnsweredBy)
+		x.bytes += len(text)
+		return text
+	}
+	kind := briefly{r.Err.Reason, r.AnsweredBy}
+	text, ok := x.brief[kind]
+	if !ok {
+		text = string(kind.reason)
+		if kind.answeredBy != "" {
+			text += " from " + kind.answeredBy
+		}
+		text += "; an earlier key of this answer with the same reason has a longer message"
+		x.brief[kind] = text
+	}
+	return text
+}
+
+func errorToProto(r *Result, message string) *coordsvcv1.LookupError {
 	return &coordsvcv1.LookupError{
 		Reason:    string(r.Err.Reason),
 		KafkaCode: int32(r.Err.Code),
-		Message:   r.Err.Message(t, r.Key, r.AnsweredBy),
+		Message:   message,
 		Retriable: r.Err.Retriable,
 	}
 }

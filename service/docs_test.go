@@ -69,6 +69,8 @@ Each key of a FindCoordinators carries its own error; the failure of a GetCoordi
 have a **reason** to program against, a message for people, and say whether a retry may help. Statuses carry a
 ` + "`google.rpc.ErrorInfo`" + ` with the reason, domain ` + "`coordsvc`" + `, and retriable ones a ` + "`google.rpc.RetryInfo`" + ` (over REST also
 ` + "`Retry-After`" + `). coordsvc itself retries retriable outcomes within the call's timeout; what arrives is the last that was said.
+Where an answer has thousands of errors only the first of them, and the first of each reason, are explained in full: a gRPC client
+takes 4 MiB unless it is told otherwise. If keys are longer than some 100 bytes, let it take more.
 
 | reason | Kafka code | retriable | gRPC | HTTP |
 |---|---|---|---|---|
