@@ -169,6 +169,10 @@ func (f *Finder) alarm(d time.Duration) *time.Timer {
 // brokersNamed is how many brokers a sentence names at the most.
 const brokersNamed = 3
 
+// errorStays is for how long the last error of a broker that is connected may be why it has
+// not answered.
+const errorStays = 30 * time.Second
+
 // unheard says how the brokers stand, for a caller who heard of none: which cannot
 // be reached and why, which are connected and owe an answer.
 func (f *Finder) unheard() string {
@@ -178,7 +182,8 @@ func (f *Finder) unheard() string {
 		b := &brokers[i]
 		addr := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 		switch {
-		case b.Reachable:
+		case b.Reachable, b.Open > 0 && (b.LastError == nil || time.Since(b.LastError.Time) > errorStays):
+			// It may be suspect, for nothing but its silence.
 			said = append(said, addr+" is connected and has not answered")
 		case b.LastError != nil:
 			said = append(said, b.LastError.Message)

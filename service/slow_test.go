@@ -259,3 +259,26 @@ func TestStuckFlightsLeaveRoomForOthers(t *testing.T) {
 		}
 	})
 }
+
+// Whoever heard nothing is told how the brokers stand: one that is silent is connected, and
+// an error of long ago, when it was restarted, does not explain it.
+func TestSilentBrokerIsToldAsSuch(t *testing.T) {
+	inSim(t, 1, "4.4.0", service.FinderConfig{}, func(r *rig) {
+		says := func() {
+			t.Helper()
+			r.on(kafkatest.Silent)
+			results := r.find(900*time.Millisecond, "key")
+			require.Equal(t, service.ReasonDeadlineExceeded, results[0].Err.Reason)
+			require.Equal(t, r.stubs[0].Addr()+" is connected and has not answered", results[0].Err.Detail)
+			r.on(nil)
+		}
+		r.found(r.find(time.Second, "key"))
+		says()
+		r.stubs[0].Down()
+		require.Equal(t, service.ReasonBrokerUnreachable, r.find(time.Second, "key")[0].Err.Reason)
+		r.stubs[0].Up()
+		time.Sleep(time.Minute)
+		r.found(r.find(time.Second, "key"))
+		says()
+	})
+}
