@@ -88,13 +88,13 @@ func NewCluster(cfg Config) (*Cluster, error) {
 //
 // It works before Start, with the bootstrap addresses only.
 func (c *Cluster) Acquire(ctx context.Context, least kafkawire.Version) (*Lease, error) {
-	return c.AcquireBut(ctx, least, "")
+	return c.AcquireBut(ctx, least)
 }
 
-// AcquireBut is Acquire that passes over the broker at addr where another that is as
+// AcquireBut is Acquire that passes over the brokers at addrs where another that is as
 // good has an idle connection.
-func (c *Cluster) AcquireBut(ctx context.Context, least kafkawire.Version, addr string) (*Lease, error) {
-	return c.acquire(ctx, wish{least, addr}, c.cfg.MaxWaiters)
+func (c *Cluster) AcquireBut(ctx context.Context, least kafkawire.Version, addrs ...string) (*Lease, error) {
+	return c.acquire(ctx, wish{least, addrs}, c.cfg.MaxWaiters)
 }
 
 func (c *Cluster) acquire(ctx context.Context, wanted wish, maxWaiters int) (*Lease, error) {

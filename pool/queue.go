@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/puddle/v2"
@@ -19,7 +20,7 @@ import (
 // wish is which broker's connection somebody wants.
 type wish struct {
 	least kafkawire.Version // of FindCoordinator
-	but   string            // address of one that is passed over for another as good
+	but   []string          // addresses of those that are passed over for another as good
 }
 
 // waiter is a caller in the queue. granted has room for its one outcome.
@@ -169,11 +170,21 @@ func (c *Cluster) nextIdle(wanted wish, now int64) *broker {
 		if rank < best {
 			best, next = rank, nil
 		}
-		if rank == best && b.idle > 0 && (next == nil || next.addr == wanted.but || b.addr != wanted.but && b.inUse < next.inUse) {
+		if rank == best && b.idle > 0 && (next == nil || wanted.prefers(b, next)) {
 			next = b
 		}
 	}
 	return next
+}
+
+// prefers reports whether b serves the wish better than other, of the same rank.
+func (w *wish) prefers(b, other *broker) bool {
+	if len(w.but) > 0 {
+		if over, otherOver := slices.Contains(w.but, b.addr), slices.Contains(w.but, other.addr); over != otherOver {
+			return otherOver
+		}
+	}
+	return b.inUse < other.inUse
 }
 
 // takeFrom takes an idle connection of b, which has one. c.mu is held.

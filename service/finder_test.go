@@ -704,3 +704,22 @@ func TestNonsenseOfOneBrokerIsAskedOfAnother(t *testing.T) {
 		}
 	})
 }
+
+// Brokers that have just started say for a while that there is no coordinator: a key goes on
+// to one that it was not asked of yet, so that each is asked before any is asked again.
+func TestRetriesGoRoundAllBrokers(t *testing.T) {
+	for _, release := range []string{"2.4.1", "4.4.0"} {
+		t.Run(release, func(t *testing.T) {
+			inSim(t, 4, release, service.FinderConfig{}, func(r *rig) {
+				r.on(kafkatest.Fail(kafkawire.ErrCoordinatorNotAvailable))
+				r.stubs[2].On(kafkawire.APIKeyFindCoordinator, kafkatest.Default)
+				for i := range 100 {
+					began := time.Now()
+					r.found(r.find(3*time.Second, fmt.Sprint("key-", i), "other"))
+					// 100, 200 and 400 ms, and a fifth more, lie between four questions.
+					require.Less(t, time.Since(began), 900*time.Millisecond)
+				}
+			})
+		})
+	}
+}

@@ -32,6 +32,7 @@ type flight struct {
 	q      *queue
 	lease  *pool.Lease // nil: there was no connection
 	asks   []*ask
+	avoids []string // brokers that were asked for any of them before
 	times  times
 	batch  context.Context
 	done   func([]Result) // ends the batch
@@ -122,7 +123,8 @@ func (q *queue) depart(lease *pool.Lease) *flight {
 	q.acquiring--
 	q.company = len(q.turns) > 1
 	keys, bytes := q.capacity(lease)
-	f.asks = q.take(keys, bytes, f.addr())
+	taken := q.take(keys, bytes, f.addr())
+	f.asks, f.avoids = taken.asks, taken.avoids
 	f.times = q.timesFor(f.asks)
 	calls := q.f.tracedCalls(f.asks)
 	q.dispatch()
@@ -142,6 +144,16 @@ func (f *flight) addr() string {
 	return f.lease.Addr()
 }
 
+// elsewhereThan are the brokers to avoid where the keys are asked again: this one, and those
+// before it as long as they are not all there are.
+func (f *flight) elsewhereThan() []string {
+	avoids := join([]string{f.addr()}, f.avoids...)
+	if len(avoids) >= f.q.f.cluster.Known() {
+		return avoids[:1]
+	}
+	return avoids
+}
+
 // arrive hands over the outcomes.
 func (f *flight) arrive(results []Result, again bool) {
 	q := f.q
@@ -159,7 +171,7 @@ func (f *flight) arrive(results []Result, again bool) {
 // and this one may be a caller's.
 func (f *flight) retry(asks []*ask, again bool) {
 	if len(asks) > 0 {
-		f.q.f.flights.Go(func() { f.q.retry(asks, f.addr(), again) })
+		f.q.f.flights.Go(func() { f.q.retry(asks, f.elsewhereThan(), again) })
 	}
 }
 

@@ -94,12 +94,12 @@ func (f *Finder) batch(calls []context.Context, t kafkawire.KeyType, keys int) (
 
 // acquire waits for a connection that can carry version least, to another broker than
 // but if there is a choice.
-func (f *Finder) acquire(least kafkawire.Version, but string) (*pool.Lease, error) {
+func (f *Finder) acquire(least kafkawire.Version, but []string) (*pool.Lease, error) {
 	if f.cfg.Observer == nil {
-		return f.cluster.AcquireBut(f.stop, least, but)
+		return f.cluster.AcquireBut(f.stop, least, but...)
 	}
 	start := time.Now()
-	lease, err := f.cluster.AcquireBut(f.stop, least, but)
+	lease, err := f.cluster.AcquireBut(f.stop, least, but...)
 	f.cfg.Observer.Acquired(time.Since(start), err == nil)
 	return lease, err
 }

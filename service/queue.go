@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,9 +108,9 @@ func (w waiter) waits() bool {
 // flight brings back for a retry.
 type turn struct {
 	asks []*ask
-	// avoids is the address of the broker that was asked last, in vain, and avoided
+	// avoids are the addresses of the brokers that were asked in vain, and avoided
 	// how many flights to it have left the turn for another.
-	avoids  string
+	avoids  []string
 	avoided int
 }
 
@@ -270,6 +271,7 @@ func (q *queue) holdEnded() {
 type taking struct {
 	most, bytes int // asks, and bytes of keys before the last of them
 	asks        []*ask
+	avoids      []string // all that the turns they are from avoid
 }
 
 func (t *taking) full() bool { return len(t.asks) == t.most || t.bytes <= 0 }
@@ -278,7 +280,7 @@ func (t *taking) full() bool { return len(t.asks) == t.most || t.bytes <= 0 }
 // where their keys are long. Every group with asks left gives the same share, and
 // goes to the back if it has more. What the broker at addr was asked in vain is left
 // for a flight to another, unless there is nothing else. The mutex is held.
-func (q *queue) take(n, bytes int, addr string) []*ask {
+func (q *queue) take(n, bytes int, addr string) taking {
 	t := taking{most: n, bytes: bytes, asks: make([]*ask, 0, min(n, len(q.open)))}
 	var left []turn
 	for !t.full() && len(q.turns) > 0 {
@@ -289,7 +291,7 @@ func (q *queue) take(n, bytes int, addr string) []*ask {
 			}
 			group := q.turns[0]
 			q.turns = q.turns[1:]
-			if addr != "" && group.avoids == addr && group.avoided < mostAvoided {
+			if addr != "" && slices.Contains(group.avoids, addr) && group.avoided < mostAvoided {
 				left = append(left, group)
 				continue
 			}
@@ -310,12 +312,13 @@ func (q *queue) take(n, bytes int, addr string) []*ask {
 		q.turns = append(q.turns, left...)
 	}
 	q.forgetTurns()
-	return t.asks
+	return t
 }
 
 // takeShare takes up to share asks of a group.
 func (t *taking) takeShare(q *queue, group *turn, share int) {
 	limit := min(t.most, len(t.asks)+share)
+	t.avoids = join(t.avoids, group.avoids...)
 	for len(group.asks) > 0 && len(t.asks) < limit && !t.full() {
 		a := group.asks[0]
 		group.asks = group.asks[1:]
@@ -330,15 +333,28 @@ func (t *taking) takeShare(q *queue, group *turn, share int) {
 	}
 }
 
-// avoids is the broker that the next flight should not go to, if there is a choice: the
-// one that the first in turn was asked of in vain.
-func (q *queue) avoids() string {
+// avoids are the brokers that the next flight should not go to, if there is a choice: those
+// that the first in turn was asked of in vain.
+func (q *queue) avoids() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.turns) == 0 {
-		return ""
+		return nil
 	}
 	return q.turns[0].avoids
+}
+
+// mostAvoids bounds how many brokers a turn avoids.
+const mostAvoids = 8
+
+// join adds the addresses that the list lacks. It never writes to the list.
+func join(list []string, addrs ...string) []string {
+	for _, addr := range addrs {
+		if addr != "" && !slices.Contains(list, addr) && len(list) < mostAvoids {
+			list = append(list[:len(list):len(list)], addr)
+		}
+	}
+	return list
 }
 
 // shut takes an ask out of the open batch: nobody can join it any more.
@@ -347,9 +363,9 @@ func (q *queue) shut(a *ask) {
 	delete(q.open, a.key)
 }
 
-// reopen puts asks back to be asked again, of another broker than the one at addr,
+// reopen puts asks back to be asked again, of another broker than those that they avoid,
 // joining those that are open already. The mutex is held.
-func (q *queue) reopen(asks []*ask, addr string) {
+func (q *queue) reopen(asks []*ask, avoids []string) {
 	group := asks[:0]
 	for _, a := range asks {
 		if !a.live() {
@@ -365,7 +381,7 @@ func (q *queue) reopen(asks []*ask, addr string) {
 		group = append(group, a)
 	}
 	if len(group) > 0 {
-		q.turns = append(q.turns, turn{asks: group, avoids: addr})
+		q.turns = append(q.turns, turn{asks: group, avoids: avoids})
 	}
 	q.dispatch()
 }

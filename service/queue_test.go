@@ -69,7 +69,7 @@ func TestWhoLeavesIsForgotten(t *testing.T) {
 		require.LessOrEqual(t, len(q.open["hot"].waiters), 2)
 	}
 	q.mu.Lock()
-	for _, a := range q.take(10, 1<<20, "") {
+	for _, a := range q.take(10, 1<<20, "").asks {
 		a.settle(Result{Key: a.key, APIVersion: 4})
 	}
 	q.mu.Unlock()

@@ -83,9 +83,9 @@ func sessionLost(e *LookupError) bool {
 	return e != nil && e.Kafka && e.Code == kafkawire.ErrIllegalSaslState
 }
 
-// retry brings asks that the broker at addr was asked in vain back into the open batch
+// retry brings asks that the brokers it avoids were asked in vain back into the open batch
 // after a pause.
-func (q *queue) retry(asks []*ask, addr string, again bool) {
+func (q *queue) retry(asks []*ask, avoids []string, again bool) {
 	attempt := asks[0].attempt
 	for _, a := range asks {
 		attempt = min(attempt, a.attempt)
@@ -108,7 +108,7 @@ func (q *queue) retry(asks []*ask, addr string, again bool) {
 		return
 	}
 	q.f.retried(q.keyType, len(asks))
-	q.reopen(asks, addr)
+	q.reopen(asks, avoids)
 }
 
 // backoff is the pause before the retry after so many earlier ones.

@@ -62,7 +62,7 @@ func (f *flight) tire(results []Result) {
 	f.handOver(results)
 	if !f.elsewhere {
 		f.elsewhere = true
-		f.q.double(f.asks[f.landed:], f.addr())
+		f.q.double(f.asks[f.landed:], f.elsewhereThan())
 	}
 	f.times.stays = now.Add(max(leastStay, f.times.ends.Sub(now)/2))
 }
@@ -91,10 +91,10 @@ func (f *flight) stay() context.Context {
 	return timeLimit{f.leave, by}
 }
 
-// double has asks that the broker at addr is slow to answer asked of another too, for
+// double has asks that a broker is slow to answer asked of another than avoids too, for
 // those who wait for them now: the first outcome holds. Who joins them from here on
 // waits for the second alone, since the first was asked before they came.
-func (q *queue) double(asks []*ask, addr string) {
+func (q *queue) double(asks []*ask, avoids []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.late++
@@ -116,5 +116,5 @@ func (q *queue) double(asks []*ask, addr string) {
 		group = append(group, twin)
 	}
 	q.f.retried(q.keyType, len(group))
-	q.reopen(group, addr)
+	q.reopen(group, avoids)
 }
