@@ -43,6 +43,7 @@ type Cluster struct {
 	slow       int                // how many of them are slow
 	renewing   int                // connections that authenticate anew
 	renewalAt  int64              // when a session is due, or 0
+	warmAt     int64              // when the background's dials so far are spent, at their pace
 	waiters    list.List
 	discovery  discovery
 }

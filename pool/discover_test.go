@@ -383,6 +383,29 @@ func TestMetadataWithEndlessBrokers(t *testing.T) {
 	})
 }
 
+// Addresses that refuse at once, and are others in each answer, do not make us dial thousands
+// a second; a real cluster of many brokers is connected to soon all the same.
+func TestMetadataDoesNotSetThePace(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		round := 0
+		stub.On(kafkawire.APIKeyMetadata, func(r *kafkatest.Request) {
+			round++
+			answer := r.DefaultAnswer().(*kafkawire.MetadataResponse)
+			for i := range 1000 {
+				answer.Brokers = append(answer.Brokers, kafkawire.MetadataBroker{NodeID: int32(i + 10), Host: fmt.Sprintf("b%d-%d", round, i), Port: 9092})
+			}
+			r.Reply(answer)
+		})
+		c := newCluster(t, network, kafkatest.Addrs(stub))
+		c.Start()
+		time.Sleep(10 * time.Second)
+		refused := c.Stats().Dials["unreachable"]
+		require.Greater(t, refused, int64(1000))
+		require.LessOrEqual(t, refused, int64(maxBackgroundDials+10*time.Second/backgroundDialEvery))
+	})
+}
+
 // The cluster moved: nothing that was discovered answers any more, and the
 // bootstrap name stands for new brokers.
 func TestClusterThatMoved(t *testing.T) {

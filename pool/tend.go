@@ -18,6 +18,9 @@ const (
 	readyFor = 15 * time.Second
 	// maxBackgroundDials bounds the dials of the background at one time.
 	maxBackgroundDials = 16
+	// backgroundDialEvery is the pace of the background's dials beyond as many: what
+	// Metadata names may be refused at once, by thousands, and be others each time.
+	backgroundDialEvery = 5 * time.Millisecond
 	// soonest keeps the background from spinning.
 	soonest = 20 * time.Millisecond
 )
@@ -93,10 +96,12 @@ func (c *Cluster) round() int64 {
 	next = min(next, c.reach(now))
 	for _, b := range c.brokers {
 		if c.keepsWarm(b) && b.open()+b.dialing == 0 {
-			if now >= b.retryAt && c.dialing < maxBackgroundDials {
+			switch paced := c.warmAt - maxBackgroundDials*int64(backgroundDialEvery); {
+			case now < b.retryAt || now < paced || c.dialing >= maxBackgroundDials:
+				next = min(next, max(b.retryAt, paced))
+			default:
+				c.warmAt = max(c.warmAt, now) + int64(backgroundDialEvery)
 				c.dial(b) // its end wakes us
-			} else {
-				next = min(next, b.retryAt)
 			}
 		}
 		if !c.wantsPings(b, now) {
