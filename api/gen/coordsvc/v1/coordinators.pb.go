@@ -577,7 +577,8 @@ type LookupError struct {
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The error code that the broker answered; 0 where none did.
 	KafkaCode int32 `protobuf:"varint,2,opt,name=kafka_code,json=kafkaCode,proto3" json:"kafka_code,omitempty"`
-	// For people: what happened, to which key or broker, and what to do.
+	// For people: what happened, to which key or broker, and what to do. In an answer
+	// with thousands of errors only the first, and the first of each reason, say it all.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Whether the same question may succeed later without anybody changing anything.
 	Retriable     bool `protobuf:"varint,4,opt,name=retriable,proto3" json:"retriable,omitempty"`
