@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 )
 
 // judged has the row say where the CPU time of coordsvc goes if its target is missed.
@@ -139,7 +140,7 @@ func (b *bench) callers(c *cluster, callers int) error {
 	for _, x := range []*contender{kadm, kgoSvc, direct} {
 		add(compared(string(brokersCPU), x.name, r.of(ours, brokersCPU), r.of(x, brokersCPU)).aims(onlyFor(x == kadm, fewer),
 			"what Kafka spends on each key of a request, however many share it (compare with the brokers' CPU a key of bulk calls), and what the brokers spend "+
-				"when nobody asks: "+number(resting)+" µs a key at this rate"+b.enough(r, ours, x, resting, fewer),
+				"when nobody asks: "+number(resting)+" µs a key at this rate"+b.enough(r, callers, ours, x, resting, fewer),
 			"more callers: a batch has what is asked while the one before is under way; waiting longer for more would make each caller wait"))
 		add(compared(string(requestsPer), x.name, r.of(ours, requestsPer), r.of(x, requestsPer)).aims(onlyFor(x == kadm, fewer),
 			"how many ask during one exchange with a broker", "more callers"))
@@ -167,7 +168,7 @@ func (b *bench) callers(c *cluster, callers int) error {
 // enough is a sentence on how many keys would have to share a request for the brokers'
 // CPU time a key to come to a target, going by what a key costs them in large requests.
 // It is empty where that is not known.
-func (b *bench) enough(r results, ours, theirs *contender, resting float64, t *target) string {
+func (b *bench) enough(r results, callers int, ours, theirs *contender, resting float64, t *target) string {
 	if t == nil || b.bulkKeyCost == 0 {
 		return ""
 	}
@@ -177,6 +178,6 @@ func (b *bench) enough(r results, ours, theirs *contender, resting float64, t *t
 	if left <= 0 {
 		return ". That alone is more than the target"
 	}
-	return fmt.Sprintf(". Those are %s of the target's %s, and a request costs %s besides: %s of the 64 callers would have to share each",
-		number(key), number(t.limit*r.of(theirs, brokersCPU).median()), number(request), number(request/left))
+	return fmt.Sprintf(". Those are %s of the target's %s, and a request costs %s besides: the keys of %s callers would have to share each, of %d who ask",
+		number(key), number(t.limit*r.of(theirs, brokersCPU).median()), number(request), number(math.Ceil(request/left)), callers)
 }
