@@ -39,6 +39,7 @@ type discovery struct {
 	unrest   int64 // until when brokers that left are expected back
 	failures int
 	starved  bool // the last one had no connection; the next has the first there is
+	none     bool // the last broker that was asked does not offer Metadata
 }
 
 func (d *discovery) interval(now int64) time.Duration {
@@ -79,6 +80,7 @@ func (c *Cluster) refresh() {
 	now := c.clock.now()
 	d.running = false
 	defer c.wake()
+	d.none = KindOf(err) == Unsupported
 	if err == nil {
 		d.failures = 0
 		if c.apply(resp) {
@@ -89,7 +91,7 @@ func (c *Cluster) refresh() {
 	}
 	d.failures++
 	d.starved = !asked
-	if KindOf(err) == Unsupported { // no trouble: a front without Metadata
+	if d.none { // no trouble: a front without Metadata
 		d.due = now + int64(jittered(refreshInterval))
 		return
 	}

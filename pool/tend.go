@@ -148,20 +148,13 @@ func (c *Cluster) keepsWarm(b *broker) bool {
 	return b.discovered || !c.cfg.DiscoverBrokers || c.onBootstrap()
 }
 
-// onBootstrap reports whether the bootstrap addresses are what serves, since no broker was
-// discovered, or none of those can be connected to. c.mu is held.
+// onBootstrap reports whether the bootstrap addresses are what serves: none of the brokers
+// that were discovered can be connected to, or there is no way to discover any. c.mu is held.
 func (c *Cluster) onBootstrap() bool {
-	if d := &c.discovery; c.discovered == 0 && (d.begun == 0 || d.running) {
-		return false // there may be some in a moment
+	if c.discovered == 0 {
+		return c.discovery.none
 	}
-	serves := false
-	for _, b := range c.brokers {
-		if b.discovered && (b.up || b.failures == 0) {
-			return false
-		}
-		serves = serves || b.open() > 0
-	}
-	return serves
+	return !slices.ContainsFunc(c.brokers, func(b *broker) bool { return b.discovered && (b.up || b.failures == 0) })
 }
 
 // wantsPings reports whether a ping would tell something. Where all connections are
