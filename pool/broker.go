@@ -206,11 +206,14 @@ func (b *broker) punish(began, now int64) {
 	}
 }
 
-// trouble is the broker's part in why no connection is to be had.
+// trouble is the broker's part in why no connection is to be had. What came of the last
+// dial may be long ago, and is not what comes of the one under way.
 func (b *broker) trouble() error {
 	switch {
 	case b.dialing > 0 && (b.lastError == nil || b.failures == 0):
 		return &Error{Kind: Unreachable, Addr: b.addr, Err: errors.New("still connecting")}
+	case b.dialing > 0 && KindOf(b.lastError.err) != Unreachable:
+		return &Error{Kind: Unreachable, Addr: b.addr, Err: fmt.Errorf("still connecting; the last time that failed: %w", b.lastError.err)}
 	case b.lastError != nil:
 		return b.lastError.err
 	default:

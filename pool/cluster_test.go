@@ -131,6 +131,24 @@ func TestUnreachableListsWhatWasTried(t *testing.T) {
 	})
 }
 
+// What the last dial failed with is not told as what a dial under way comes to.
+func TestOldErrorIsNotThatOfTheDialUnderWay(t *testing.T) {
+	simulated(t, func(t *testing.T, network *kafkatest.Network) {
+		stub := kafkatest.NewStub(t, kafkatest.StubConfig{Network: network})
+		stub.On(apiVersions, kafkatest.Raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")))
+		c := newCluster(t, network, kafkatest.Addrs(stub), func(cfg *Config) { cfg.AcquireTimeout = 300 * time.Millisecond })
+		_, err := c.Acquire(t.Context(), 0)
+		requireKind(t, err, NotKafka, "HTTP")
+
+		time.Sleep(time.Minute)
+		stub.On(apiVersions, kafkatest.After(400*time.Millisecond, kafkatest.Default))
+		_, err = c.Acquire(t.Context(), 0)
+		requireKind(t, err, Unreachable, "still connecting", "the last time that failed", "HTTP")
+		time.Sleep(200 * time.Millisecond)
+		acquire(t, c).Release()
+	})
+}
+
 func TestWhatAllFailWithIsTheKind(t *testing.T) {
 	simulated(t, func(t *testing.T, network *kafkatest.Network) {
 		var addrs []string
