@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -212,7 +213,7 @@ func (b *broker) trouble() error {
 	switch {
 	case b.dialing > 0 && (b.lastError == nil || b.failures == 0):
 		return &Error{Kind: Unreachable, Addr: b.addr, Err: errors.New("still connecting")}
-	case b.dialing > 0 && KindOf(b.lastError.err) != Unreachable:
+	case b.dialing > 0 && !slices.Contains([]ErrorKind{Unreachable, Timeout}, KindOf(b.lastError.err)): // those say as much
 		return &Error{Kind: Unreachable, Addr: b.addr, Err: fmt.Errorf("still connecting; the last time that failed: %w", b.lastError.err)}
 	case b.lastError != nil:
 		return b.lastError.err
