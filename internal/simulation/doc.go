@@ -106,4 +106,10 @@
 //   - A broker that negotiated and then failed Metadata was dialled 400 times a second:
 //     each connection made the failing refresh due at once, and so did each failed
 //     lookup.
+//   - A broker that was away when the first view was taken was used half a minute after
+//     its return, while keys timed out for want of connections.
+//   - Of bootstrap addresses that serve, since the advertised cannot be reached, one that
+//     had failed was not dialled again while another served.
+//   - NOT_A_KAFKA_BROKER, which no caller retries, for nonsense of long ago, while the
+//     broker was being dialled.
 package simulation
