@@ -11,10 +11,10 @@ import (
 // can be encoded in every FindCoordinator version that carries the type.
 func CheckKey(t kafkawire.KeyType, key string) error {
 	if len(key) > kafkawire.MaxKeyLength {
-		return fmt.Errorf("%s has %d bytes; Kafka takes at most %d", quoteKey(key), len(key), kafkawire.MaxKeyLength)
+		return fmt.Errorf("key %s is too long; Kafka takes at most %d bytes", quoteKey(key), kafkawire.MaxKeyLength)
 	}
 	if !utf8.ValidString(key) {
-		return fmt.Errorf("%s is not valid UTF-8", quoteKey(key))
+		return fmt.Errorf("key %s is not valid UTF-8", quoteKey(key))
 	}
 	if t == kafkawire.KeyTypeShare {
 		if _, err := kafkawire.ParseSharePartition(key); err != nil {

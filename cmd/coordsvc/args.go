@@ -49,12 +49,50 @@ func split(command *kong.Node, words []string) ([]string, []string) {
 // takesNext reports whether the word is a flag whose value is the next word.
 // Flags that are not known do not: kong will refuse them.
 func takesNext(command *kong.Node, word string) bool {
+	flag := flagOf(command, word)
+	return flag != nil && !flag.IsBool()
+}
+
+// flagOf is the flag that the word names, or nil.
+func flagOf(command *kong.Node, word string) *kong.Flag {
 	for _, group := range command.AllFlags(false) {
 		for _, flag := range group {
 			if word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short) {
-				return !flag.IsBool()
+				return flag
 			}
 		}
 	}
-	return false
+	return nil
+}
+
+// switchWithWord refuses a flag of true and false that has true or false as a word of its
+// own after it. The word is not its value: false would mean the contrary, and lookup would
+// take it for a key.
+func switchWithWord(app *kong.Application, words []string) error {
+	at := slices.IndexFunc(words, func(word string) bool { return !strings.HasPrefix(word, "-") })
+	if at < 0 {
+		return nil
+	}
+	index := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == words[at] })
+	if index < 0 {
+		return nil
+	}
+	command := app.Children[index]
+	for i := at + 1; i+1 < len(words) && words[i] != "--"; i++ {
+		word, next := words[i], words[i+1]
+		if takesNext(command, word) {
+			i++
+			continue
+		}
+		if flag := flagOf(command, word); flag == nil || !strings.EqualFold(next, "true") && !strings.EqualFold(next, "false") {
+			continue
+		}
+		unless := ""
+		if len(command.Positional) > 0 {
+			unless = ", or -- before it if it is an argument"
+		}
+		return failf(exitUsage, "%q after %s is not its value; write %s=%s%s (see %s --help)",
+			next, word, word, strings.ToLower(next), unless, command.FullPath())
+	}
+	return nil
 }

@@ -33,3 +33,28 @@ func TestArgumentsLast(t *testing.T) {
 		})
 	}
 }
+
+func TestSwitchWithWord(t *testing.T) {
+	app, err := kong.New(newCLI())
+	require.NoError(t, err)
+	for in, refused := range map[string]bool{
+		"serve --http-docs false":                                   true,
+		"serve --http-docs TRUE":                                    true,
+		"lookup a --kafka-discover-brokers false":                   true,
+		"lookup --timeout 1s --kafka-tls-enabled true b":            true,
+		"lookup --kafka-discover-brokers=false true":                false,
+		"lookup --kafka-discover-brokers orders true":               false,
+		"lookup --kafka-discover-brokers -- false":                  false,
+		"lookup -- --kafka-discover-brokers false":                  false,
+		"lookup --kafka-client-id --kafka-discover-brokers -- true": false,
+		"lookup true false":                                         false,
+		"serve --log-level true":                                    false,
+		"nothing --http-docs false":                                 false,
+		"--http-docs false":                                         false,
+		"":                                                          false,
+	} {
+		t.Run(in, func(t *testing.T) {
+			require.Equal(t, refused, switchWithWord(app.Model, strings.Fields(in)) != nil)
+		})
+	}
+}

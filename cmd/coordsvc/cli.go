@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -96,6 +97,9 @@ func run(ctx context.Context, args []string, std streams, environ []string) int 
 	if len(words) > 0 && words[0] == "help" {
 		words = append(slices.Clone(words[1:]), "--help")
 	}
+	if err := switchWithWord(app.Model, words); err != nil {
+		return inv.fail(err)
+	}
 	parsed, err := app.Parse(argumentsLast(app.Model, words))
 	if printed {
 		return exitOK
@@ -150,11 +154,23 @@ func usageError(err error) error {
 	if word, ok := strings.CutPrefix(message, "unknown flag "); ok && ofKafka[word] != "" {
 		message += ": " + ofKafka[word]
 	}
-	if said, _, ok := strings.Cut(message, ": time: missing unit"); ok {
-		message = said + "; write a unit, as in 5s"
+	if said, why, ok := strings.Cut(message, ": time: "); ok {
+		message = said + "; write a number and its unit, as in 5s"
+		if strings.HasPrefix(why, "missing unit") {
+			message = said + "; write a unit, as in 5s"
+		}
+	}
+	if m := noValue.FindStringSubmatch(message); m != nil {
+		message = m[1] + " needs a value"
+		if next := m[2]; next != "EOL" && next != "--" { // not typed: the end, or what argumentsLast puts in
+			message += ", and " + next + " comes next"
+		}
 	}
 	return failf(exitUsage, "%s (see %s)", message, help)
 }
+
+// noValue is how kong says that a flag ends without its value. It names its own tokens.
+var noValue = regexp.MustCompile(`^(--\S+): expected \S+ value but got "([^"]*)" \(`)
 
 // ofKafka says what flags of Kafka's own tools are here.
 var ofKafka = map[string]string{
@@ -181,13 +197,26 @@ func (inv *invocation) fail(err error) int {
 
 // settingsFlags are the flags of a command that has settings.
 type settingsFlags struct {
-	File string `name:"config" placeholder:"FILE" help:"YAML file with settings. Every setting is also an environment variable: --log-level is COORDSVC_LOG_LEVEL."`
+	File settingsFile `name:"config" placeholder:"FILE" help:"YAML file with settings. Every setting is also an environment variable: --log-level is COORDSVC_LOG_LEVEL."`
 
 	Flags any `embed:""` // the struct that kong fills; flags reads it
 
 	flags   *config.Flags
 	listens bool     // the command opens the ports
 	ignore  []string // sections that are nothing to the command, whoever sets them
+}
+
+// settingsFile is the flag --config.
+type settingsFile string
+
+// UnmarshalText refuses the empty name, which a script gets of a variable that is not
+// set: coordsvc would go on without the file, and say nothing.
+func (f *settingsFile) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		return errors.New("names no file")
+	}
+	*f = settingsFile(text)
+	return nil
 }
 
 // newSettingsFlags are the flags of some sections, or of all.
@@ -198,7 +227,7 @@ func newSettingsFlags(sections ...string) settingsFlags {
 
 // load reads the settings. The error lists everything that is wrong with them.
 func (f *settingsFlags) load(inv *invocation, require ...string) (*config.Loaded, error) {
-	loaded, err := config.Load(config.Sources{File: f.File, Environ: inv.environ, Flags: f.flags, Listens: f.listens, Require: require, Ignore: f.ignore})
+	loaded, err := config.Load(config.Sources{File: string(f.File), Environ: inv.environ, Flags: f.flags, Listens: f.listens, Require: require, Ignore: f.ignore})
 	if err == nil {
 		return loaded, nil
 	}

@@ -97,6 +97,15 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"healthcheck", "--admin-address=:0"}, "coordsvc: admin.address is :0: a port that is chosen at start cannot be known here; give --admin-address"},
 		{[]string{"completion", "csh"}, `coordsvc: <shell> must be one of "bash","zsh","fish" but got "csh" (see coordsvc completion --help)`},
 		{[]string{"lookup", "k", "--bootstrap-server", "a:1"}, `coordsvc: unknown flag --bootstrap-server: it is --kafka-brokers here (see coordsvc lookup --help)`},
+		{[]string{"lookup", brokers, "--timeout=", "k"}, `coordsvc: --timeout: expected duration but got ""; write a number and its unit, as in 5s (see coordsvc lookup --help)`},
+		{[]string{"lookup", brokers, "--timeout=5x", "k"}, `coordsvc: --timeout: expected duration but got "5x"; write a number and its unit, as in 5s (see coordsvc lookup --help)`},
+		{[]string{"serve", "--kafka-brokers"}, `coordsvc: --kafka-brokers needs a value (see coordsvc serve --help)`},
+		{[]string{"serve", "--kafka-brokers", "--log-level", "debug"}, `coordsvc: --kafka-brokers needs a value, and --log-level comes next (see coordsvc serve --help)`},
+		{[]string{"lookup", "k", "--timeout"}, `coordsvc: --timeout needs a value (see coordsvc lookup --help)`},
+		{[]string{"lookup", brokers, "k", "-o"}, `coordsvc: --output needs a value (see coordsvc lookup --help)`},
+		{[]string{"serve", brokers, "--config="}, `coordsvc: --config: names no file (see coordsvc serve --help)`},
+		{[]string{"serve", brokers, "--http-docs", "false"}, `coordsvc: "false" after --http-docs is not its value; write --http-docs=false (see coordsvc serve --help)`},
+		{[]string{"lookup", brokers, "--kafka-discover-brokers", "False", "orders"}, `coordsvc: "False" after --kafka-discover-brokers is not its value; write --kafka-discover-brokers=false, or -- before it if it is an argument (see coordsvc lookup --help)`},
 		{[]string{"version", "--config=x"}, `coordsvc: unknown flag --config (see coordsvc version --help)`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {

@@ -59,7 +59,7 @@ func (c *healthcheckCmd) ask(inv *invocation, url string) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return failf(exitFailed, "the service does not answer: %s", err)
+		return failf(exitFailed, "the service does not answer: %s; see whether it runs, and whether admin.address (--admin-address) is the one it was started with", err)
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 512)) // for the message only

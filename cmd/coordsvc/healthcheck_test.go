@@ -55,6 +55,7 @@ func TestHealthcheckOfNothing(t *testing.T) {
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.err, "coordsvc: the service does not answer: ")
 	require.Contains(t, got.err, "127.0.0.1:1")
+	require.Contains(t, got.err, "see whether it runs, and whether admin.address (--admin-address) is the one it was started with")
 }
 
 func TestHealthcheckDoesNotWaitForEver(t *testing.T) {

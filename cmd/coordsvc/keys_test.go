@@ -61,11 +61,11 @@ func TestCheckKeys(t *testing.T) {
 	require.NoError(t, checkKeys(kafkawire.KeyTypeGroup, []askedKey{{"", 0}, {"\t", 1}, {long, 2}}))
 
 	err := checkKeys(kafkawire.KeyTypeGroup, []askedKey{{"fine", 1}, {long + "k", 2}})
-	require.ErrorContains(t, err, "line 2 of standard input: \"kkkk")
-	require.ErrorContains(t, err, "has 32768 bytes; Kafka takes at most 32767")
+	require.ErrorContains(t, err, "line 2 of standard input: key \"kkkk")
+	require.ErrorContains(t, err, "(32768 bytes) is too long; Kafka takes at most 32767 bytes")
 	require.Less(t, len(err.Error()), 300, "a long key is not printed whole")
 	err = checkKeys(kafkawire.KeyTypeGroup, []askedKey{{"\xff", 0}, {"\xfe", 0}})
-	require.EqualError(t, err, "2 keys are wrong:\n  \"\\xff\" is not valid UTF-8\n  \"\\xfe\" is not valid UTF-8")
+	require.EqualError(t, err, "2 keys are wrong:\n  key \"\\xff\" is not valid UTF-8\n  key \"\\xfe\" is not valid UTF-8")
 
 	var many []askedKey
 	for line := range 2000 {

@@ -38,7 +38,7 @@ type lookupCmd struct {
 
 // Help is shown by kong under the usage.
 func (lookupCmd) Help() string {
-	return `A group is any consumer, share or streams group. A share key is a share partition: groupId:topicId:partition. From standard input the bytes of a line are the key; blank lines are skipped, and so are a carriage return at the end of a line and a byte order mark. A key that begins with a dash goes after --. What may pass, such as a broker that is down, is tried again until --timeout.
+	return `A group is any consumer, share or streams group. A share key is a share partition: groupId:topicId:partition. From standard input the bytes of a line are the key; blank lines are skipped, and so are a carriage return at the end of a line and a byte order mark. A key that begins with a dash goes after --. What may pass, such as a broker that is down, is tried again until --timeout. More keys than lookup.max-keys (10000 unless changed) are asked in parts of so many, one after the other, each with that time.
 
 Examples:
 

@@ -228,8 +228,8 @@ func TestMistakes(t *testing.T) {
 			want: "file FILE:1: the file holds no settings; write for example kafka: and under it, indented, brokers: kafka-1.example:9092"},
 		{name: "anchor and alias", yaml: "log:\n  level: &l info\n",
 			want: "log.level (file FILE:2): is one setting; a plain text is expected, not a group, an anchor or a tag"},
-		{name: "merge", yaml: "kafka: &k\n  client-id: a\n",
-			want: "kafka (file FILE:1): is a group of settings, not a value"},
+		{name: "anchor of a section", yaml: "kafka: &k\n  client-id: a\n",
+			want: "kafka (file FILE:1): is a plain group of settings; anchors, merges and tags are not read here"},
 		{name: "two documents", yaml: "log:\n  level: info\n---\nlog:\n  level: warn\n",
 			want: "file FILE:4: a second YAML document begins here; a settings file has one"},
 		{name: "not UTF-8", yaml: "log:\n  level: \xff\n",
@@ -333,6 +333,27 @@ func TestRequire(t *testing.T) {
 		"for example kafka-1.example:9092,kafka-2.example:9092")
 	_, err = Load(Sources{Require: []string{"kafka.brokers"}, Environ: []string{"COORDSVC_KAFKA_BROKERS=a:1"}})
 	require.NoError(t, err)
+
+	// What was not read may well hold it.
+	for text, want := range map[string]string{
+		"kafka:\n  brokers: [a:1\n": "not valid YAML",
+		"kafka.brokers: a:1\n":      "a key has no dot",
+		"kafka: a:1\n":              "is a group of settings",
+		"- a:1\n":                   "the file holds no settings",
+	} {
+		file := filepath.Join(t.TempDir(), "coordsvc.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err = Load(Sources{Require: []string{"kafka.brokers"}, File: file})
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "must be set", text)
+	}
+	_, err = Load(Sources{Require: []string{"kafka.brokers"}, File: filepath.Join(t.TempDir(), "none.yaml")})
+	require.ErrorContains(t, err, "cannot read the settings file")
+	require.NotContains(t, err.Error(), "must be set")
+	file := filepath.Join(t.TempDir(), "coordsvc.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("log:\n  levl: info\n"), 0o600))
+	_, err = Load(Sources{Require: []string{"kafka.brokers"}, File: file})
+	require.ErrorContains(t, err, "kafka.brokers: must be set", "a mistake elsewhere")
 }
 
 // Kubernetes sets these in every pod that shares a namespace with a Service whose

@@ -71,6 +71,7 @@ default. The file is named by ` + "`--config`" + ` or ` + "`COORDSVC_CONFIG`" + 
   be YAML lists. A flag for a list may be given more than once.
 - An empty environment variable, and a key of the file without a value, count as not
   set. An empty flag is a value.
+- A flag of true and false stands alone for true; for false write ` + "`--kafka-discover-brokers=false`" + `.
 - An unknown key or variable, a key that is set twice, a value of the wrong kind or
   out of range: each is an error that names the setting and the place where it was
   set. All errors are reported at once, before anything listens. A value that another

@@ -77,6 +77,11 @@ func (r *fileReader) section(path string, node ast.Node) {
 	case nil, *ast.NullNode:
 		return // nothing is set under it
 	}
+	switch node.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		r.mistake(path, plainyaml.Line(node), "is a plain group of settings; anchors, merges and tags are not read here")
+		return
+	}
 	pairs, ok := plainyaml.Pairs(node)
 	if !ok {
 		if path == "" {

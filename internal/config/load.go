@@ -83,14 +83,15 @@ func load(table []*Setting, sources Sources) (*Loaded, error) {
 	}
 	// From the weakest to the strongest; the last one given is in force.
 	names := withOldNames(table)
-	collect(fromFile(names, sources))
+	fileValues, fileMistakes := fromFile(names, sources)
+	collect(fileValues, fileMistakes)
 	collect(fromEnviron(names, sources.Environ))
 	collect(sources.Flags.values(), nil)
 
 	for _, s := range table {
 		mistakes = append(mistakes, loaded.adopt(s, given)...)
 		mistakes = append(mistakes, loaded.settle(s, given[s.Path])...)
-		if slices.Contains(sources.Require, s.Path) && given[s.Path] == nil {
+		if slices.Contains(sources.Require, s.Path) && given[s.Path] == nil && !mayHide(fileMistakes, s.Path) {
 			mistakes = append(mistakes, &Error{Setting: s.Path, Reason: "must be set: give --" + s.Flag() + " or " + s.Env() +
 				" or the file's " + s.Path + ", for example " + s.Example})
 		}
@@ -99,6 +100,16 @@ func load(table []*Setting, sources Sources) (*Loaded, error) {
 		mistakes = loaded.checkRules(sources.Listens)
 	}
 	return loaded, errors.Join(mistakes...)
+}
+
+// mayHide reports whether a mistake in the file is why a setting is not known: the file, or
+// the part that it would be in, was not read. That it must be set says nothing then.
+func mayHide(mistakes []error, path string) bool {
+	return slices.ContainsFunc(mistakes, func(err error) bool {
+		var mistake *Error
+		return errors.As(err, &mistake) &&
+			(mistake.Setting == "" || mistake.Setting == path || strings.HasPrefix(path, mistake.Setting+"."))
+	})
 }
 
 // located is a value and where it was given.

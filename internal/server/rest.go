@@ -177,6 +177,16 @@ func (f *front) discardBody(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.CopyN(io.Discard, r.Body, int64(f.limits.maxMessageBytes))
 }
 
+// verbFor names the route that answers the method at the same path with a verb, if there is one.
+func (f *front) verbFor(matched *route, method string) string {
+	for _, r := range f.routes {
+		if r.method == method && strings.HasPrefix(r.path, matched.path+":") {
+			return "; " + method + " goes to " + r.path
+		}
+	}
+	return ""
+}
+
 // serve answers r, or says why not; then nothing is written yet.
 func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *refusal {
 	if r.Method == http.MethodOptions && r.URL.Path == "*" {
@@ -196,7 +206,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, call *restCall) *r
 	case r.Method != matched.method && (r.Method != http.MethodHead || matched.method != http.MethodGet):
 		w.Header().Set("Allow", matched.allow())
 		return refuse(http.StatusMethodNotAllowed, codes.Unimplemented, "METHOD_NOT_ALLOWED",
-			"%s is answered to %s only, not to %s", matched.path, matched.method, clip(r.Method))
+			"%s is answered to %s only, not to %s%s", matched.path, matched.method, clip(r.Method), f.verbFor(matched, r.Method))
 	}
 	if matched.request != nil {
 		if !f.admit(w, r, matched, call) {

@@ -103,7 +103,7 @@ func TestREST(t *testing.T) {
 
 		// Methods.
 		{name: "PUT", method: "PUT", target: "/v1/coordinators/GROUP/orders", status: 405, reason: "METHOD_NOT_ALLOWED", allow: "GET, HEAD, OPTIONS"},
-		{name: "POST on a GET path", method: "POST", target: "/v1/coordinators", contentType: asJSON, body: `{"keys":["orders"]}`, status: 405, reason: "METHOD_NOT_ALLOWED", allow: "GET, HEAD, OPTIONS"},
+		{name: "POST on a GET path", method: "POST", target: "/v1/coordinators", contentType: asJSON, body: `{"keys":["orders"]}`, status: 405, reason: "METHOD_NOT_ALLOWED", allow: "GET, HEAD, OPTIONS", says: []string{"POST goes to /v1/coordinators:find"}},
 		{name: "POST to a key that ends in a verb", method: "POST", target: "/v1/coordinators/GROUP/x:find", contentType: asJSON, body: `{"keys":["orders"]}`, status: 405, reason: "METHOD_NOT_ALLOWED", allow: "GET, HEAD, OPTIONS"},
 		{name: "form on a GET path", method: "POST", target: "/v1/coordinator", contentType: form, body: "key=orders", status: 405, reason: "METHOD_NOT_ALLOWED", allow: "GET, HEAD, OPTIONS"},
 		{name: "GET of find", method: "GET", target: find, status: 405, reason: "METHOD_NOT_ALLOWED", allow: "POST, OPTIONS"},
