@@ -103,7 +103,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"serve", "--kafka-brokers", "--log-level", "debug"}, `coordsvc: --kafka-brokers needs a value, and --log-level comes next (see coordsvc serve --help)`},
 		{[]string{"lookup", "k", "--timeout"}, `coordsvc: --timeout needs a value (see coordsvc lookup --help)`},
 		{[]string{"lookup", brokers, "k", "-o"}, `coordsvc: --output needs a value (see coordsvc lookup --help)`},
-		{[]string{"serve", brokers, "--config="}, `coordsvc: --config: names no file (see coordsvc serve --help)`},
+		{[]string{"config", brokers, "--config="}, `coordsvc: --config: names no file (see coordsvc config --help)`},
 		{[]string{"serve", brokers, "--http-docs", "false"}, `coordsvc: "false" after --http-docs is not its value; write --http-docs=false (see coordsvc serve --help)`},
 		{[]string{"lookup", brokers, "--kafka-discover-brokers", "False", "orders"}, `coordsvc: "False" after --kafka-discover-brokers is not its value; write --kafka-discover-brokers=false, or -- before it if it is an argument (see coordsvc lookup --help)`},
 		{[]string{"version", "--config=x"}, `coordsvc: unknown flag --config (see coordsvc version --help)`},
