@@ -204,9 +204,9 @@ func (r results) budget(ours, theirs *contender) string {
 		append(of(ours), of(theirs)...)...)
 }
 
-// total is the time of the machine's cores for a key, idle or not.
-func (r results) total(x *contender) series {
-	return r.of(x, serverCPU).plus(r.of(x, brokersCPU)).plus(r.of(x, callersCPU)).plus(r.of(x, idleCPU))
+// beside is the time of the machine's cores for a key that is not the service's, idle or not.
+func (r results) beside(x *contender) series {
+	return r.of(x, brokersCPU).plus(r.of(x, callersCPU)).plus(r.of(x, idleCPU))
 }
 
 // free is a sentence on how much faster than x a service would be that took no CPU

@@ -133,7 +133,7 @@ func (b *bench) callers(c *cluster, callers int) error {
 			"gRPC itself: compare with the no-op service, which is all that the cores can do beside the callers; and idle cores: where a thread wakes another "+
 				"on few cores that are busy, Linux leaves it behind the one that woke it although another core has nothing to do (seen with perf sched). "+
 				r.budget(ours, kadm)+". A coordsvc that cost no more CPU time than the no-op service, with all else as it is, would come to "+
-				number(r.total(kadm).over(r.total(ours).minus(r.of(ours, serverCPU)).plus(r.of(noop, serverCPU))).median())+" times the kadm service; "+
+				number(r.beside(kadm).plus(r.of(kadm, serverCPU)).over(r.beside(ours).plus(r.of(noop, serverCPU))).median())+" times the kadm service; "+
 				"clients that ask Kafka themselves, with no service at all, come to "+number(r.of(direct, keysPerSecond).over(r.of(kadm, keysPerSecond)).median()),
 			"more cores, or more keys a call")))
 	}

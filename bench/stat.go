@@ -40,14 +40,6 @@ func (s series) plus(t series) series {
 	return r
 }
 
-func (s series) minus(t series) series {
-	r := make(series, min(len(s), len(t)))
-	for i := range r {
-		r[i] = s[i] - t[i]
-	}
-	return r
-}
-
 // String is the median and, behind it, the least and the greatest.
 func (s series) String() string {
 	if len(s) == 0 {

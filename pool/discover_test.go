@@ -92,6 +92,7 @@ func TestBootstrapAddressThatIsNoBroker(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Zero(t, front.Count(findCoordinator))
+		require.Equal(t, 3, c.Known(), "the front is none of those to ask")
 		time.Sleep(4 * time.Minute)
 		require.Zero(t, front.Open())
 		require.Equal(t, map[int32]string{-1: "front:9092", 1: "broker-1:9092", 2: "broker-2:9092", 3: "broker-3:9092"}, brokersByNode(c))
@@ -123,6 +124,7 @@ func TestDiscoveredAddressesThatCannotBeReached(t *testing.T) {
 				require.True(t, c.Ready())
 				require.Less(t, network.Dials("internal-1:9092"), 130)
 				require.Contains(t, brokersByNode(c), int32(-1), "it serves, so it is shown")
+				require.Equal(t, 3, c.Known())
 			})
 		})
 	}

@@ -138,22 +138,30 @@ func asTold(err error) error {
 	return err
 }
 
-// printable is at most so many bytes of a text, and a few to say so, with what is not
-// printable in it as its escape.
+// printable is at most so many bytes of a text, and a few to say so. If there is anything
+// in it that is not printable it is as within quotes, with escapes.
 func printable(text string, shown int) string {
 	text = clip(text, shown)
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
 	}
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
+	quoted := strconv.Quote(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// Excerpt is as much of what a broker says as is worth showing: valid UTF-8, of 300
+// bytes at most and three dots where it was longer.
+func Excerpt(message string) string {
+	const shown = 300
+	return clip(message, shown)
+}
+
+func clip(message string, shown int) string {
+	message = strings.ToValidUTF8(message, "?")
+	if len(message) > shown {
+		message = strings.ToValidUTF8(message[:shown], "") + "..."
 	}
-	return b.String()
+	return message
 }
 
 // ioCause strips what [Error] says already: the address and the operation.

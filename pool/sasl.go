@@ -232,21 +232,6 @@ func (s *saslExchange) words(message string) string {
 	return fmt.Sprintf(": it says %q", Excerpt(without(s.secret, message)))
 }
 
-// Excerpt is as much of what a broker says as is worth showing: valid UTF-8, of 300
-// bytes at most and three dots where it was longer.
-func Excerpt(message string) string {
-	const shown = 300
-	return clip(message, shown)
-}
-
-func clip(message string, shown int) string {
-	message = strings.ToValidUTF8(message, "?")
-	if len(message) > shown {
-		message = strings.ToValidUTF8(message[:shown], "") + "..."
-	}
-	return message
-}
-
 // without takes the secret, if there is one, out of what a broker says.
 func without(secret, message string) string {
 	if secret == "" || message == "" {

@@ -54,10 +54,14 @@ func (c *Cluster) Brokers() []BrokerStatus {
 	return all
 }
 
-// Known is how many brokers Brokers would show.
+// Known is how many brokers there are to ask: those discovered, without the bootstrap
+// addresses, unless it is these that serve.
 func (c *Cluster) Known() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.discovered > 0 && !c.onBootstrap() {
+		return c.discovered
+	}
 	return len(c.brokers)
 }
 

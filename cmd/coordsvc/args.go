@@ -11,19 +11,28 @@ import (
 // arguments in one row only, and would refuse `lookup a --timeout 1s b`. Where no
 // command or no argument is found, the words stay as they are.
 func argumentsLast(app *kong.Application, words []string) []string {
-	at := slices.IndexFunc(words, func(word string) bool { return !strings.HasPrefix(word, "-") })
-	if at < 0 {
+	command, at := commandOf(app, words)
+	if command == nil || len(command.Positional) == 0 {
 		return words
 	}
-	command := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == words[at] })
-	if command < 0 || len(app.Children[command].Positional) == 0 {
-		return words
-	}
-	flags, arguments := split(app.Children[command], words[at+1:])
+	flags, arguments := split(command, words[at+1:])
 	if len(arguments) == 0 {
 		return words
 	}
 	return slices.Concat(words[:at+1], flags, []string{"--"}, arguments)
+}
+
+// commandOf is the command that the words name, and where; nil if they name none.
+func commandOf(app *kong.Application, words []string) (command *kong.Node, at int) {
+	at = slices.IndexFunc(words, func(word string) bool { return !strings.HasPrefix(word, "-") })
+	if at < 0 {
+		return nil, at
+	}
+	index := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == words[at] })
+	if index < 0 {
+		return nil, at
+	}
+	return app.Children[index], at
 }
 
 // split tells flags, with their values, from arguments.
@@ -69,15 +78,10 @@ func flagOf(command *kong.Node, word string) *kong.Flag {
 // own after it. The word is not its value: false would mean the contrary, and lookup would
 // take it for a key.
 func switchWithWord(app *kong.Application, words []string) error {
-	at := slices.IndexFunc(words, func(word string) bool { return !strings.HasPrefix(word, "-") })
-	if at < 0 {
+	command, at := commandOf(app, words)
+	if command == nil {
 		return nil
 	}
-	index := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == words[at] })
-	if index < 0 {
-		return nil
-	}
-	command := app.Children[index]
 	for i := at + 1; i+1 < len(words) && words[i] != "--"; i++ {
 		word, next := words[i], words[i+1]
 		if takesNext(command, word) {
